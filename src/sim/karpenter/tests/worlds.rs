@@ -326,6 +326,61 @@ fn a_node_is_deleted_only_when_its_replacement_is_initialized() {
     assert!(!karpenter.claims.contains_key(&old));
     karpenter.run_until(start.at + mins(30)).unwrap();
     assert_eq!((running(&karpenter), karpenter.outcome().evictions), (2, 2));
+    assert_eq!(karpenter.outcome().nodes_launched, 2, "the moving pods are not provisioned for again");
+}
+
+/// Each node has one pod that no other may have beside its own: every replacement is a command of its own, and the second
+/// begins while the first one's node is on the way.
+#[test]
+fn commands_run_beside_each_other() {
+    let alone = |app: &str, cpu| {
+        let spread = Spread::over(labels::HOSTNAME, 1, one_of("app", &[app]));
+        PodShape { spread: vec![spread], ..shape(app, cpu) }
+    };
+    let workloads = vec![("web", deployment(alone("web", 1000), 2)), ("big", deployment(alone("big", 14000), 2))];
+    let mut start = setup(workloads);
+    start.manifests.pools[0].disruption.budgets.clear();
+    start.actions.push(scale(mins(10), "big", 0));
+    let mut karpenter = after(&start, mins(10), &Variant::default());
+    assert_eq!(live(&karpenter).len(), 2);
+    let mut most = 0;
+    for second in 0..900 {
+        karpenter.run_until(start.at + mins(10) + SignedDuration::from_secs(second)).unwrap();
+        most = most.max(karpenter.claims.values().filter(|claim| claim.queued).count());
+    }
+    assert_eq!(most, 2);
+    assert_eq!((karpenter.outcome().commands, karpenter.outcome().nodes_launched), (2, 4));
+    assert_eq!((running(&karpenter), karpenter.outcome().evictions), (2, 2));
+}
+
+/// Nothing is disrupted before 01:00; then a pass, which is every 10 s, and its validation.
+#[test]
+fn a_budget_with_a_window_is_looked_at_again_when_it_ends() {
+    let mut start =
+        setup(vec![("web", deployment(shape("web", 1000), 2)), ("big", deployment(shape("big", 14000), 1))]);
+    let budget = &mut start.manifests.pools[0].disruption.budgets[0];
+    budget.nodes = napkeeper_core::model::cluster::pool::BudgetNodes::Count(0);
+    budget.window = Some((Arc::from("0 0 * * *"), mins(60)));
+    start.actions.push(scale(mins(10), "big", 0));
+    assert_eq!(after(&start, mins(60), &Variant::default()).outcome().commands, 0);
+    let seconds = |n| mins(60) + SignedDuration::from_secs(n);
+    assert_eq!(after(&start, seconds(14), &Variant::default()).outcome().commands, 0);
+    assert_eq!(after(&start, seconds(27), &Variant::default()).outcome().commands, 1);
+}
+
+/// Without a change a method that has found nothing looks again after five minutes: the refusal of all sizes, which ends
+/// after an hour, is no change of the cluster.
+#[test]
+fn what_has_become_possible_is_found_within_five_minutes() {
+    let mut start =
+        setup(vec![("web", deployment(shape("web", 1000), 2)), ("big", deployment(shape("big", 14000), 1))]);
+    let all = ShortageSpec { size: None, zone: None, capacity_type: None, duration: Some(mins(5)) };
+    start.actions.push((mins(9), Action::Refuse(all)));
+    start.actions.push(scale(mins(10), "big", 0));
+    let karpenter = after(&start, mins(26 * 60), &Variant::default());
+    assert_eq!(running(&karpenter), 2);
+    let vcpus: Vec<u32> = live(&karpenter).iter().map(|claim| claim.instance.facts.vcpus).collect();
+    assert!(vcpus.iter().all(|vcpus| *vcpus <= 4), "{vcpus:?}");
 }
 
 /// The replacement's VM is never created: the command fails, and the node takes pods again.
