@@ -368,19 +368,25 @@ fn a_budget_with_a_window_is_looked_at_again_when_it_ends() {
     assert_eq!(after(&start, seconds(27), &Variant::default()).outcome().commands, 1);
 }
 
-/// Without a change a method that has found nothing looks again after five minutes: the refusal of all sizes, which ends
-/// after an hour, is no change of the cluster.
+/// Azure refuses every size for five minutes. Each command fails at once and is undone; later another size is had.
 #[test]
-fn what_has_become_possible_is_found_within_five_minutes() {
+fn a_replacement_that_azure_refuses_is_tried_with_another_size() {
     let mut start =
         setup(vec![("web", deployment(shape("web", 1000), 2)), ("big", deployment(shape("big", 14000), 1))]);
     let all = ShortageSpec { size: None, zone: None, capacity_type: None, duration: Some(mins(5)) };
     start.actions.push((mins(9), Action::Refuse(all)));
     start.actions.push(scale(mins(10), "big", 0));
-    let karpenter = after(&start, mins(26 * 60), &Variant::default());
-    assert_eq!(running(&karpenter), 2);
-    let vcpus: Vec<u32> = live(&karpenter).iter().map(|claim| claim.instance.facts.vcpus).collect();
-    assert!(vcpus.iter().all(|vcpus| *vcpus <= 4), "{vcpus:?}");
+    let vcpus = |karpenter: &Karpenter| -> Vec<u32> {
+        live(karpenter).iter().map(|claim| claim.instance.facts.vcpus).collect()
+    };
+    let refused = after(&start, mins(13), &Variant::default());
+    assert!(refused.outcome().commands >= 2, "{:?}", refused.outcome());
+    assert!(!refused.unavailable.is_empty());
+    assert_eq!((refused.claims.len(), running(&refused), refused.outcome().evictions), (1, 2, 0));
+    assert!(vcpus(&refused)[0] >= 16);
+    let had = after(&start, mins(60), &Variant::default());
+    assert_eq!((running(&had), had.outcome().evictions), (2, 2));
+    assert!(vcpus(&had).iter().all(|vcpus| *vcpus <= 8), "{:?}", vcpus(&had));
 }
 
 /// The replacement's VM is never created: the command fails, and the node takes pods again.
