@@ -38,7 +38,7 @@ mod view;
 use crate::cloud::{Faults, Limits};
 use crate::cluster::{Cluster, ClusterEvent, Timings as ClusterTimings};
 use crate::workload::SuspendedJobs;
-use crate::world::{Accounting, Action, SetupError, WorldSetup, identity, install_objects, region_of};
+use crate::world::{Accounting, Action, SetupError, Summary, WorldSetup, identity, install_objects, region_of};
 use disruption::DisruptionLoop;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::Catalog;
@@ -283,10 +283,16 @@ impl Karpenter {
         self.claims.values().filter(|claim| claim.is_billed()).map(|claim| claim.price).sum()
     }
 
+    /// The totals so far.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        self.accounting.summary(self.now.duration_since(self.started_at), &self.cluster, self.now)
+    }
+
     /// Cost, utilization and disruption so far.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        let summary = self.accounting.summary(self.now.duration_since(self.started_at));
+        let summary = self.summary();
         let waits = |p: &napkeeper_core::model::cluster::pod::Pod| p.node.is_none() && p.deleting_at.is_none();
         Outcome {
             cost: summary.cost,

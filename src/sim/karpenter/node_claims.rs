@@ -7,6 +7,7 @@ use super::termination::Termination;
 use crate::cloud::{Quota, Refusal, Timings as CloudTimings, Usage};
 use crate::cluster::{NewNode, Timings as ClusterTimings};
 use crate::random::Random;
+use crate::world::NewVm;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, InstanceType, Offering, OfferingKey, node_labels};
 use napkeeper_core::model::amounts::money::HourlyPrice;
@@ -261,7 +262,13 @@ impl Karpenter {
         let name = claim.node.name.clone();
         match claim.phase {
             Phase::Creating => {
-                self.accounting.vm_runs(name.text(), &claim.offering, claim.price, claim.on_demand);
+                self.accounting.vm_runs(NewVm {
+                    incarnation: name.text(),
+                    pool: claim.pool.text(),
+                    offering: &claim.offering,
+                    price: claim.price,
+                    on_demand: claim.on_demand,
+                });
                 let timings = ClusterTimings::default();
                 let joins = timings.node_joins.of(self.seed, "join", name.as_str());
                 let boots = joins + timings.node_ready.of(self.seed, "ready", name.as_str());

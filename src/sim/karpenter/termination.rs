@@ -139,7 +139,8 @@ impl Karpenter {
         for pod in pods.iter().filter(|pod| pod.deleting_at.is_none()) {
             if self.now > deadline - pod.termination_grace {
                 self.count_eviction(pod);
-                self.cluster.delete_pod(&pod.key, self.now);
+                // It has just been read.
+                let _ = self.cluster.delete_pod_by_policy(&pod.key, &pod.uid, self.now);
             }
         }
     }
@@ -195,6 +196,7 @@ impl Karpenter {
     }
 
     fn delete_vm(&mut self, name: &NodeName) {
+        self.cluster.vm_deleted_by_policy(name, self.now);
         let due = self.now + CloudTimings::default().vm_delete.of(self.seed, "delete", name.as_str());
         self.enter(name, Phase::Deleting, Some(due));
         if let Some(termination) = self.claims.get_mut(name).and_then(|claim| claim.termination.as_mut()) {

@@ -3,7 +3,9 @@
 use anyhow::{Result, anyhow};
 use jiff::SignedDuration;
 use napkeeper_core::catalog::Catalog;
+use napkeeper_core::model::cluster::pool::ConsolidationPolicy;
 use napkeeper_sim::autoscaler;
+use napkeeper_sim::karpenter::{Karpenter, Variant};
 use napkeeper_sim::world::{Summary, World, WorldSetup};
 
 /// A policy on the simulated cluster.
@@ -18,6 +20,11 @@ pub(crate) struct Policy {
 /// All of them. The first is what the others are compared with.
 pub(crate) const ALL: &[Policy] = &[
     Policy { name: "napkeeper", run: napkeeper },
+    Policy { name: "karpenter", run: |catalog, setup, time| karpenter(catalog, &setup, time, None) },
+    Policy {
+        name: "karpenter-balanced",
+        run: |catalog, setup, time| karpenter(catalog, &setup, time, Some(ConsolidationPolicy::Balanced)),
+    },
     Policy { name: "autoscaler", run: |catalog, setup, time| Ok(autoscaler::simulate(catalog, &setup, time)?) },
 ];
 
@@ -26,4 +33,17 @@ fn napkeeper(catalog: &Catalog, setup: WorldSetup, time: SignedDuration) -> Resu
     let end = world.now() + time;
     world.run_until(end).map_err(|violation| anyhow!("{violation}"))?;
     Ok(world.summary())
+}
+
+/// Karpenter, with a consolidation policy instead of those of the NodePools.
+fn karpenter(
+    catalog: &Catalog,
+    setup: &WorldSetup,
+    time: SignedDuration,
+    consolidation: Option<ConsolidationPolicy>,
+) -> Result<Summary> {
+    let variant = Variant { consolidation, ..Variant::default() };
+    let mut karpenter = Karpenter::new(catalog, setup, &variant)?;
+    karpenter.run_until(setup.at + time)?;
+    Ok(karpenter.summary())
 }

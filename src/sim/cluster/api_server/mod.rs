@@ -11,7 +11,7 @@ pub use finalizers::FinalizedObject;
 use jiff::Timestamp;
 pub(super) use listing::ApiServerFaults;
 pub use listing::ClusterListing;
-use napkeeper_core::model::cluster::pod::PodPhase;
+use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
 use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{NodeName, ObjectKey, Uid};
