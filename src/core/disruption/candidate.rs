@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::provisioning::ProvisionMemory;
 use crate::scheduling::OverlaidInstanceTypes;
 use crate::snapshot::Snapshot;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
 /// A node that may be disrupted.
@@ -26,6 +26,8 @@ pub(super) struct Candidate<'a> {
     pub(super) price: HourlyPrice,
     /// Its capacity type.
     pub(super) capacity_type: CapacityType,
+    /// For how long its pods have not changed.
+    pub(super) quiet_for: SignedDuration,
     /// Requested of allocatable, of that resource of which most is, in thousandths.
     used_permille: i64,
 }
@@ -34,6 +36,11 @@ impl Candidate<'_> {
     /// It has no pods to reschedule.
     pub(super) fn is_empty(&self) -> bool {
         self.pods.is_empty()
+    }
+
+    /// The part of its price, in nano-USD per hour, that is paid for what pods request.
+    pub(super) fn used_price(&self) -> i128 {
+        i128::from(self.price.nanos()) - self.waste()
     }
 
     /// The part of its price, in nano-USD per hour, that is paid for what no pod requests.
@@ -72,8 +79,8 @@ impl<'a> CandidateFilter<'a, '_> {
         let node = snapshot.node_by_provider_id(claim.status.provider_id.as_ref()?)?;
         let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
         let after = pool.disruption.consolidate_after?;
-        let quiet_at =
-            claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized)).saturating_add(after).ok()?;
+        let quiet_since = claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized));
+        let quiet_at = quiet_since.saturating_add(after).ok()?;
         if quiet_at > *now {
             plan.wake_at(quiet_at);
             return None;
@@ -88,7 +95,8 @@ impl<'a> CandidateFilter<'a, '_> {
         let price = overlaid.price(&pool.name, &offering.key).unwrap_or(offering.price);
         let capacity_type = offering.key.capacity_type;
         let used_permille = used_permille(snapshot, node);
-        Some(Candidate { claim, node, pool, pods, price, capacity_type, used_permille })
+        let quiet_for = now.duration_since(quiet_since);
+        Some(Candidate { claim, node, pool, pods, price, capacity_type, quiet_for, used_permille })
     }
 }
 

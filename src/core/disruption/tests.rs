@@ -3,9 +3,10 @@
 use super::{DisruptionMemory, disrupt};
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
 use crate::fixtures::{
-    Dice, at, cluster, managed, node, offering, pod, pool, pool_with_capacity_types, put, requirements_in, reserve,
-    running, settings, shape,
+    Dice, at, cluster, node, offering, pod, pool, pool_with_capacity_types, put, requirements_in, reserve, running,
+    settings, shape,
 };
+use crate::model::cluster::claim::{Claim, PlannedOffering};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{DoNotDisrupt, PodOwner};
 use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
@@ -22,6 +23,13 @@ use std::sync::Arc;
 
 const SMALL: &str = "Standard_D2s_v5";
 const LARGE: &str = "Standard_D16s_v5";
+
+/// A node of a NodeClaim whose pods have not changed for an hour.
+fn managed(name: &str, pool: &NodePool, offering: PlannedOffering) -> (Claim, Node) {
+    let (mut claim, node) = crate::fixtures::managed(name, pool, offering);
+    claim.status.initialized = Some(at(-3600));
+    (claim, node)
+}
 
 fn pass(snapshot: &Snapshot, memory: &mut DisruptionMemory, seconds: i64) -> Plan {
     disrupt(snapshot, memory, &ProvisionMemory::default(), &settings(), at(seconds), 1)

@@ -18,10 +18,12 @@ mod unclaimed_node;
 use crate::model::azure::cloud::Tags;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::errors::CloudErrorCode;
 use crate::model::labels;
 use crate::model::names::{ArmId, ClaimName, Uid};
 use crate::model::settings::{ControllerMode, Settings};
+use crate::model::support::hash::fnv1a;
 use crate::plan::{ClaimUpdate, Command, Launch, LaunchReport, Plan, SecurityProfile};
 use crate::snapshot::{CommandKey, Snapshot};
 pub use aks_machine::AksMachineLaunchScript;
@@ -66,7 +68,8 @@ pub struct LifecycleMemory {
     launches_ended: BTreeMap<ClaimName, bool>,
     billing_attempted: BTreeMap<ClaimName, Timestamp>,
     terminated: BTreeMap<ClaimName, Timestamp>,
-    pod_counts: BTreeMap<ClaimName, (usize, Timestamp)>,
+    /// The pods of each node when they were last recorded to have changed, as a hash, and when that was.
+    pods_seen: BTreeMap<ClaimName, (u64, Timestamp)>,
 }
 
 /// Decides the next step of every NodeClaim.
@@ -176,9 +179,9 @@ impl ClaimReconciler<'_> {
             return;
         }
         self.check_unready(claim, node);
-        let pods = self.snapshot.node_usage(&node.name).map_or(0, |u| u.pods.len());
-        match self.memory.pod_counts.get_mut(&claim.name) {
-            None => drop(self.memory.pod_counts.insert(claim.name.clone(), (pods, self.now))),
+        let pods = pods_hash(self.snapshot, node);
+        match self.memory.pods_seen.get_mut(&claim.name) {
+            None => drop(self.memory.pods_seen.insert(claim.name.clone(), (pods, self.now))),
             Some((known, written)) if *known != pods => {
                 let due = *written + POD_EVENT_INTERVAL;
                 if self.now >= due {
@@ -186,7 +189,7 @@ impl ClaimReconciler<'_> {
                     let step = ClaimUpdate::PodEvent { at: self.now };
                     self.plan.push(
                         Command::UpdateClaim { claim: claim.reference(), update: step },
-                        "pods were added or removed",
+                        "pods came, ended or are leaving",
                     );
                 } else {
                     self.plan.wake_at(due);
@@ -247,10 +250,18 @@ impl LifecycleMemory {
         self.vm_checked.retain(|_, at| now.duration_since(*at) < VM_CHECK_INTERVAL);
         self.launches_ended.retain(|name, _| snapshot.claims().get(name).is_some());
         self.termination_denials.forget(snapshot);
-        self.pod_counts.retain(|name, _| snapshot.claims().get(name).is_some());
+        self.pods_seen.retain(|name, _| snapshot.claims().get(name).is_some());
         let newest = self.evicted.values().max().copied();
         self.evicted.retain(|_, at| newest.is_some_and(|n| n.duration_since(*at) < EVICTION_RETRY * 6));
     }
+}
+
+/// A hash of the pods of a node, and which of them are being deleted: it changes with every pod that is bound, ends or is
+/// asked to, as `lastPodEventTime` does in Karpenter. Pods of DaemonSets and static pods belong to the node.
+fn pods_hash(snapshot: &Snapshot, node: &Node) -> u64 {
+    let belongs = |pod: &Pod| matches!(pod.owner, PodOwner::DaemonSet | PodOwner::Static);
+    let pods = snapshot.pods_on(&node.name).filter(|pod| !belongs(pod));
+    fnv1a(pods.flat_map(|pod| pod.uid.as_str().bytes().chain([u8::from(pod.deleting_at.is_some())])))
 }
 
 /// Tags of all resources of a claim: the class's, then ours, which no class can override.

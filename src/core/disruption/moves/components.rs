@@ -6,13 +6,19 @@ use crate::catalog::CapacityType;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::names::ObjectKey;
 use crate::scheduling::{AvailableOfferings, NewNode, SchedulingResult, Target};
+use jiff::SignedDuration;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A spot node is only replaced by spot where at least this many cheaper sizes are on offer, as in Karpenter: fewer
 /// would walk down to the size that is evicted next. But where half of its price is saved, that walk is soon over.
 const MIN_SPOT_TO_SPOT_SIZES: usize = 15;
-/// A replacement must save at least this part of its own price: for some minutes both are paid for, and pods are evicted.
-const MIN_SAVING_PERCENT: i64 = 5;
+/// For how long both a replacement and what it replaces are paid for: until the VM runs, its node is ready and the pods have
+/// left.
+const DOUBLE_RUNNING: SignedDuration = SignedDuration::from_mins(3);
+/// What the eviction of a pod is worth: so long what its requests cost.
+const EVICTION_WORTH: SignedDuration = SignedDuration::from_mins(2);
+/// The longest time for which a saving is expected to last. A replacement saves at least 5 % of its own price so.
+pub(super) const LONGEST_LIFE: SignedDuration = SignedDuration::from_hours(1);
 
 /// Nodes that are disrupted together, and what replaces them.
 #[derive(Debug)]
@@ -65,9 +71,15 @@ fn join(groups: &mut [usize], one: usize, other: usize) {
 impl Component<'_, '_> {
     /// What it saves, with the cheapest offerings of its new nodes.
     pub(super) fn saving(&self) -> HourlyPrice {
-        let paid: HourlyPrice = self.sources.iter().map(|source| source.price).sum();
-        let new: HourlyPrice = self.new_nodes.iter().filter_map(|node| node.offerings.first()).map(|o| o.price).sum();
-        paid - new
+        self.old_price() - self.new_price()
+    }
+
+    fn old_price(&self) -> HourlyPrice {
+        self.sources.iter().map(|source| source.price).sum()
+    }
+
+    fn new_price(&self) -> HourlyPrice {
+        self.new_nodes.iter().filter_map(|node| node.offerings.first()).map(|offering| offering.price).sum()
     }
 
     /// How many pods it evicts.
@@ -77,6 +89,9 @@ impl Component<'_, '_> {
 
     /// The same with the offerings that save money, if there are any.
     fn worthwhile(mut self, available: &AvailableOfferings) -> Option<Self> {
+        if !self.pays_back() {
+            return None;
+        }
         if self.new_nodes.is_empty() {
             return Some(self);
         }
@@ -85,9 +100,7 @@ impl Component<'_, '_> {
             return None;
         }
         let saving = self.saving();
-        let paid: HourlyPrice = self.sources.iter().map(|source| source.price).sum();
-        let new = paid - saving;
-        if saving.nanos() <= 0 || saving.nanos().saturating_mul(100) < new.nanos().saturating_mul(MIN_SAVING_PERCENT) {
+        if saving.nanos() <= 0 {
             return None;
         }
         // Whichever of them Azure has, the new nodes cost less than the old ones.
@@ -104,6 +117,17 @@ impl Component<'_, '_> {
         (!self.repeats_an_offering() && self.may_replace_spot()).then_some(self)
     }
 
+    /// What it saves for as long as that may last is worth more than what it costs. Nobody knows for how long; what has
+    /// not changed for some time is expected not to change for as long again, so that at the worst twice the cost of the
+    /// best decision is paid, as with any rule for when to buy instead of rent (Karlin et al., 1988).
+    pub(super) fn pays_back(&self) -> bool {
+        let quiet_for = self.sources.iter().map(|source| source.quiet_for).min().unwrap_or_default();
+        let saved = i128::from(self.saving().nanos()) * quiet_for.min(LONGEST_LIFE).as_nanos();
+        let paid_twice = i128::from(self.new_price().nanos()) * DOUBLE_RUNNING.as_nanos();
+        let used: i128 = self.sources.iter().map(|source| source.used_price()).sum();
+        saved >= paid_twice + used * EVICTION_WORTH.as_nanos()
+    }
+
     /// A new node would be what one of the old ones is, which might as well be kept.
     fn repeats_an_offering(&self) -> bool {
         let of_source = |candidate: &&Candidate<'_>| candidate.claim.intent.as_ref().map(|i| i.offering.key.clone());
@@ -118,8 +142,7 @@ impl Component<'_, '_> {
         if !self.sources.iter().any(|source| source.capacity_type == spot) {
             return true;
         }
-        let paid: HourlyPrice = self.sources.iter().map(|source| source.price).sum();
-        let saves_half = self.saving().nanos().saturating_mul(2) >= paid.nanos();
+        let saves_half = self.saving().nanos().saturating_mul(2) >= self.old_price().nanos();
         spot_nodes.all(|node| {
             let sizes: BTreeSet<_> = node.offerings.iter().map(|offering| &offering.key.size).collect();
             saves_half || sizes.len() >= MIN_SPOT_TO_SPOT_SIZES

@@ -41,8 +41,9 @@ pub(super) struct MoveMemory {
     /// Sources of moves that have failed, until their marks are removed. After a restart in between, replacements that
     /// have not failed may be waited for once more.
     failed: BTreeSet<ClaimName>,
-    /// The state in which nothing more was found.
-    exhausted: Option<StateGenerations>,
+    /// The state in which nothing more was found, and when that is looked for again: more is worth it the longer nothing
+    /// changes.
+    exhausted: Option<(StateGenerations, Option<Timestamp>)>,
     /// When each NodeClaim was last simulated alone without result, and in which state.
     pub(super) unconsolidatable: BTreeMap<ClaimName, (Timestamp, StateGenerations)>,
 }

@@ -6,7 +6,7 @@
 
 use super::super::candidate::Candidate;
 use super::super::{BUDGET_RETRY, RemainingBudgets, VALIDATION_DELAY, allows_consolidation};
-use super::components::{Component, worthwhile};
+use super::components::{Component, LONGEST_LIFE, worthwhile};
 use super::simulation::{Simulation, SimulationInput};
 use super::{Finding, Move, MoveMemory, names_of};
 use crate::catalog::CapacityType;
@@ -72,8 +72,15 @@ pub(in crate::disruption) fn consolidate(
     if let Some(due) = due.filter(|due| *due > now) {
         return plan.wake_at(due);
     }
-    if due.is_none() && memory.exhausted == Some(generations) {
-        return;
+    if due.is_none()
+        && let Some((state, retry_at)) = memory.exhausted
+        && state == generations
+    {
+        match retry_at {
+            Some(at) if at > now => return plan.wake_at(at),
+            Some(_) => memory.unconsolidatable.clear(),
+            None => return,
+        }
     }
     let movable = candidates.with_pods.iter().copied().filter(|c| allows_consolidation(c.pool.disruption.policy));
     let movable: Vec<&Candidate<'_>> = movable.collect();
@@ -182,7 +189,8 @@ impl<'p> Pass<'p, '_, '_> {
         if is_blocked {
             self.plan.wake_at(self.search.now + BUDGET_RETRY);
         }
-        let singles: Vec<Vec<&Candidate<'_>>> = candidates.iter().map(|c| vec![*c]).collect();
+        let is_worth_it = |c: &&&Candidate<'_>| Component { sources: vec![**c], new_nodes: Vec::new() }.pays_back();
+        let singles: Vec<Vec<&Candidate<'_>>> = candidates.iter().filter(is_worth_it).map(|c| vec![*c]).collect();
         let deleted: Vec<&Candidate<'_>> = self.largest_set(&singles, 0).into_iter().flatten().collect();
         let mut room = self.budgets.clone();
         let reason = DisruptionReason::Underutilized;
@@ -197,11 +205,19 @@ impl<'p> Pass<'p, '_, '_> {
         }
         if found.is_empty() {
             let is_done = rest.iter().all(|c| last_state(self.memory, c) == Some(self.generations));
-            self.memory.exhausted = (is_done && !is_blocked).then_some(self.generations);
+            let retry_at = self.retry_at(&rest);
+            self.memory.exhausted = (is_done && !is_blocked).then_some((self.generations, retry_at));
+            retry_at.into_iter().for_each(|at| self.plan.wake_at(at));
         }
         let found_at = self.search.now;
         self.memory.findings = found.into_iter().map(|sources| Finding { sources, found_at }).collect();
         self.plan.wake_at(found_at + VALIDATION_DELAY);
+    }
+
+    /// When more may be worth it although nothing changes: after a quarter of the time for which nothing has.
+    fn retry_at(&self, candidates: &[&Candidate<'_>]) -> Option<Timestamp> {
+        let quiet_for = candidates.iter().map(|c| c.quiet_for).filter(|time| *time < LONGEST_LIFE).min()?;
+        self.search.now.checked_add((quiet_for / 4).max(self.search.poll_interval)).ok()
     }
 
     /// Those that the budgets of their pools allow to be disrupted, in order, and whether there are others.

@@ -45,8 +45,9 @@ impl World {
         let snapshot = cluster([pool.clone()]);
         let mut world = Self { snapshot, memory: DisruptionMemory::default(), pool, now: 0, drafts: Vec::new() };
         for n in 0..count {
-            let managed = managed(&format!("c{n:02}"), &world.pool, offering(size, 1, OnDemand));
-            put(&mut world.snapshot, managed);
+            let (mut claim, node) = managed(&format!("c{n:02}"), &world.pool, offering(size, 1, OnDemand));
+            claim.status.initialized = Some(at(-3600));
+            put(&mut world.snapshot, (claim, node));
         }
         world
     }
@@ -343,6 +344,30 @@ fn nothing_moves_while_pods_wait_for_a_node_to_be_launched() {
     world.snapshot.remove_pod(&running("p", &big, &world.node("c00")).key);
     world.snapshot.put_pod(waits.clone());
     assert!(world.all(60).is_empty());
+}
+
+#[test]
+fn what_may_soon_change_again_is_sat_out() {
+    // How long nothing must have changed before a node with one pod of so many thousandths of a core is removed: 2 min of
+    // what the pod pays; and 3 min of the replacement's price, in relation to what it saves.
+    for (cpu, is_alone, expected) in [(400, false, 25), (1_800, false, 113), (500, true, 29)] {
+        let mut world = World::new(if is_alone { LARGE } else { SMALL }, 1);
+        world.run_pod("p", "c00", cpu);
+        if !is_alone {
+            world.snapshot.put_node(node("unmanaged", 2, 4));
+        }
+        let mut claim = world.claim("c00");
+        claim.status.last_pod_event = Some(at(0));
+        world.snapshot.put_claim(claim);
+        let done = world.wait(600);
+        assert_eq!(done.len(), 1, "{done:?}");
+        // It holds for 15 s, and is looked for every 10 s at the least, or after a quarter of the time.
+        let found = world.now - 5 - 15;
+        assert!(
+            (expected..expected + 10.max(expected / 4)).contains(&found),
+            "{cpu}m: found after {found} s: {done:?}"
+        );
+    }
 }
 
 #[test]

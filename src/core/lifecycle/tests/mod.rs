@@ -9,7 +9,7 @@ use crate::fixtures::{
 use crate::model::azure::cloud::{CloudResource, Nic, ProvisioningState, ResourceDetail, ResourceKind, Tags, Vm};
 use crate::model::azure::naming::resource_ids;
 use crate::model::cluster::claim::{Claim, LaunchFailure, LaunchIntent};
-use crate::model::cluster::pod::{DoNotDisrupt, Pod, PodShape, Taint, Toleration};
+use crate::model::cluster::pod::{DoNotDisrupt, Pod, PodOwner, PodShape, Taint, Toleration};
 use crate::model::errors::{CloudError, CloudErrorCode, EffectError, OperationId};
 use crate::model::labels;
 use crate::model::names::{ArmId, ClaimName, ProviderId};
@@ -458,4 +458,31 @@ fn a_paused_cluster_launches_and_deletes_nothing() {
     assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 0)), Vec::<&str>::new());
     snapshot.pause = crate::model::settings::Pause::default();
     assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 0)), ["terminate", "launch"]);
+}
+
+#[test]
+fn pods_that_come_or_leave_are_an_event_and_daemons_are_not() {
+    let (claim, node) = managed("c00", &pool("general"), offering("Standard_D2s_v5", 1, OnDemand));
+    let mut snapshot = cluster([pool("general")]);
+    put(&mut snapshot, (claim, node.clone()));
+    let shape = Arc::new(shape("a", 100, 1));
+    let first = running("first", &shape, &node);
+    snapshot.put_pod(first.clone());
+    let mut memory = LifecycleMemory::default();
+    let mut events = |snapshot: &Snapshot, seconds| {
+        let plan = lifecycle(snapshot, &mut memory, &settings(), at(seconds));
+        let is_event =
+            |command: &Command| matches!(command, Command::UpdateClaim { update: ClaimUpdate::PodEvent { .. }, .. });
+        plan.commands.iter().filter(|planned| is_event(&planned.command)).count()
+    };
+    assert_eq!(events(&snapshot, 0), 0, "what is there at the start is no change");
+    snapshot.put_pod(Pod { owner: PodOwner::DaemonSet, ..running("daemon", &shape, &node) });
+    assert_eq!(events(&snapshot, 20), 0, "a DaemonSet's pod belongs to the node");
+    snapshot.remove_pod(&first.key);
+    let second = running("second", &shape, &node);
+    snapshot.put_pod(second.clone());
+    assert_eq!(events(&snapshot, 40), 1, "another pod in place of the first");
+    assert_eq!(events(&snapshot, 60), 0);
+    snapshot.put_pod(Pod { deleting_at: Some(at(61)), ..second });
+    assert_eq!(events(&snapshot, 80), 1, "it is being deleted");
 }

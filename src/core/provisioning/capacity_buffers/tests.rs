@@ -46,7 +46,9 @@ fn nodes(size: &str, count: usize) -> (Snapshot, Vec<Node>) {
     let pool = pool("general");
     let mut snapshot = cluster([pool.clone()]);
     let made = (0..count).map(|n| managed(&format!("c{n}"), &pool, offering(size, 1, OnDemand)));
-    let all = made.map(|(claim, node)| {
+    let all = made.map(|(mut claim, node)| {
+        // Nothing has changed on it for an hour.
+        claim.status.initialized = Some(at(-3600));
         put(&mut snapshot, (claim, node.clone()));
         node
     });
