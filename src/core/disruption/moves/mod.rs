@@ -7,6 +7,7 @@
 
 mod components;
 mod progress;
+mod scatter;
 mod search;
 mod simulation;
 #[cfg(test)]

@@ -144,7 +144,12 @@ impl<'p> Pass<'p, '_, '_> {
         let new_nodes = groups.iter().map(Vec::len).sum();
         let sources: Vec<&Candidate<'_>> = self.largest_set(&groups, new_nodes).into_iter().flatten().collect();
         let Some(outcome) = self.simulation.without(&sources, sources.len()) else { return };
-        for (index, component) in worthwhile(&sources, outcome, self.available()).into_iter().enumerate() {
+        let components = worthwhile(&sources, outcome, self.available());
+        let deleted = components.iter().filter(|component| component.new_nodes.is_empty());
+        let deleted: Vec<&Candidate<'_>> = deleted.flat_map(|component| component.sources.iter().copied()).collect();
+        let finds_room = self.simulation.finds_room_without(&deleted);
+        let holds = |component: &Component<'_, '_>| finds_room || !component.new_nodes.is_empty();
+        for (index, component) in components.into_iter().filter(holds).enumerate() {
             if self.budgets.consume_all(&component.sources, DisruptionReason::Underutilized) {
                 self.start(component, index);
             } else {
@@ -166,7 +171,8 @@ impl<'p> Pass<'p, '_, '_> {
             let tried = &groups[next..end];
             let sources: Vec<&Candidate<'_>> = accepted.iter().chain(tried).flatten().copied().collect();
             self.simulations += 1;
-            if self.simulation.without(&sources, new_nodes).is_some() {
+            let finds_room = || new_nodes > 0 || self.simulation.finds_room_without(&sources);
+            if self.simulation.without(&sources, new_nodes).is_some() && finds_room() {
                 accepted.extend(tried.iter().cloned());
                 (next, size) = (end, size * 2);
             } else if tried.len() > 1 {
@@ -208,6 +214,7 @@ impl<'p> Pass<'p, '_, '_> {
             let retry_at = self.retry_at(&rest);
             self.memory.exhausted = (is_done && !is_blocked).then_some((self.generations, retry_at));
             retry_at.into_iter().for_each(|at| self.plan.wake_at(at));
+            return;
         }
         let found_at = self.search.now;
         self.memory.findings = found.into_iter().map(|sources| Finding { sources, found_at }).collect();
@@ -242,7 +249,9 @@ impl<'p> Pass<'p, '_, '_> {
         let results: Vec<_> = map_in_order(self.search.threads, &singles, |candidate| {
             let sources = std::slice::from_ref(candidate);
             let components = worthwhile(sources, simulation.without(sources, 1)?, available);
-            components.first().map(|component| names_of(&component.sources))
+            // Where none is needed, the pods do not find room however they are placed.
+            let component = components.first().filter(|component| !component.new_nodes.is_empty())?;
+            Some(names_of(&component.sources))
         })
         .collect();
         let mut found = together;
@@ -271,7 +280,8 @@ impl<'p> Pass<'p, '_, '_> {
         let (simulation, available) = (&self.simulation, self.available());
         let results = map_in_order(self.search.threads, &sizes, |size| {
             let sources = &order[..*size];
-            let components = worthwhile(sources, simulation.without(sources, *size)?, available);
+            let mut components = worthwhile(sources, simulation.without(sources, *size)?, available);
+            components.retain(|component| !component.new_nodes.is_empty());
             let saving = components.iter().map(|component| i128::from(component.saving().nanos())).sum::<i128>();
             let sets = components.iter().map(|component| names_of(&component.sources)).collect::<Vec<_>>();
             (saving > 0).then_some((saving, sets))

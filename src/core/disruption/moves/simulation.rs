@@ -1,6 +1,7 @@
 //! Simulates where the pods of nodes go if these are disrupted together.
 
 use super::super::candidate::Candidate;
+use super::scatter::finds_room;
 use crate::model::cluster::pod::Pod;
 use crate::model::names::{NodeName, ObjectKey};
 use crate::provisioning::ProvisionMemory;
@@ -69,6 +70,11 @@ impl<'a> Simulation<'a> {
         };
         let is_allowed = outcome.placements.iter().all(is_allowed);
         (is_allowed && self.is_preserved(&outcome, &moving)).then_some(outcome)
+    }
+
+    /// True when the pods of these candidates find room on other nodes, however they are placed.
+    pub(super) fn finds_room_without(&self, sources: &[&Candidate<'_>]) -> bool {
+        finds_room(self.snapshot, &self.leaving, sources)
     }
 
     fn schedule(&self, without: &BTreeSet<NodeName>, pods: Vec<Arc<Pod>>, max_new_nodes: usize) -> SchedulingResult {

@@ -371,6 +371,24 @@ fn what_may_soon_change_again_is_sat_out() {
 }
 
 #[test]
+fn a_node_stays_where_kube_scheduler_would_leave_one_of_its_pods_without_room() {
+    // Each pod fits on one of the hosts. But the small one is likely to go to the emptier host, and then the large one has
+    // room only if that host has some left.
+    for (free_on_emptier, removed) in [(3_100, false), (3_600, true)] {
+        let mut world = World::of_sizes(&[MEDIUM], MEDIUM, 1);
+        world.run_pod("large", "c00", 3_000);
+        world.run_pod("small", "c00", 500);
+        for (name, free) in [("host-a", free_on_emptier), ("host-b", 600)] {
+            let host = node(name, 2, 8);
+            world.snapshot.put_pod(running(&format!("of-{name}"), &Arc::new(shape("other", 8_000 - free, 1)), &host));
+            world.snapshot.put_node(host);
+        }
+        let done = world.wait(60);
+        assert_eq!(!done.is_empty(), removed, "{done:?}");
+    }
+}
+
+#[test]
 fn a_source_that_must_not_be_disrupted_any_more_waits_for_that() {
     let mut world = oversized();
     (0..3).for_each(|_| drop(world.wait(60)));

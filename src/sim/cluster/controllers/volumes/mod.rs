@@ -2,7 +2,9 @@
 //!
 //! PersistentVolumeClaims wait for their first pod; its node decides the zone. A disk is on one node at a time.
 
-use crate::cluster::{Cluster, ClusterEvent, Delta, Timer, ids};
+mod attachments;
+
+use crate::cluster::{Cluster, ClusterEvent, Delta, ids};
 use crate::workload::DiskRequest;
 use jiff::Timestamp;
 use napkeeper_core::model::cluster::pod::{Labels, Pod};
@@ -274,39 +276,6 @@ impl Cluster {
         }
     }
 
-    fn detach_unused(&mut self) {
-        let mut used: BTreeSet<(ObjectName, NodeName)> = BTreeSet::new();
-        for pod in self.pods_with_volumes() {
-            let node = pod.node.as_ref().filter(|_| !pod.is_terminal());
-            let volumes = pod.volumes.iter().filter_map(|v| self.bound_volume(&pod, v));
-            used.extend(node.map_or_else(Vec::new, |n| volumes.map(|v| (v, n.clone())).collect()));
-        }
-        let unused = |(volume, attached): (&ObjectName, &AttachedVolume)| {
-            let attachment = (volume.clone(), attached.object.node.clone());
-            (!attached.is_detaching && !used.contains(&attachment)).then_some(attachment.0)
-        };
-        let unused_volumes: Vec<ObjectName> = self.volumes.attached.iter().filter_map(unused).collect();
-        for volume in unused_volumes {
-            let Some(attached) = self.volumes.attached.get_mut(&volume) else { continue };
-            attached.is_detaching = true;
-            let name = attached.object.name.clone();
-            let delay = self.timings.disk_detaches.of(self.seed, "detach", name.as_str());
-            self.set_timer(delay, Timer::Detach(name));
-        }
-    }
-
-    /// A disk has left its node; pods that need it elsewhere get it.
-    pub(in crate::cluster) fn detached(&mut self, attachment: &ObjectName) {
-        let mut attached = self.volumes.attached.iter();
-        let found =
-            attached.find(|(_, attached)| attached.object.name == *attachment).map(|(volume, _)| volume.clone());
-        let removed = found.and_then(|volume| self.volumes.attached.remove(&volume));
-        if let Some(AttachedVolume { disk: Some(disk), vm: Some(vm), .. }) = removed {
-            self.emit(ClusterEvent::DiskDetached { disk, vm });
-        }
-        self.dirty.volumes = true;
-    }
-
     /// Attaches the volumes of a pod; it starts once all are on its node.
     fn provision_volumes(&mut self, pod: &Pod) {
         let Some(node) = pod.node.as_ref() else {
@@ -343,36 +312,10 @@ impl Cluster {
         self.emit(ClusterEvent::DiskWanted { volume, claim: key.clone(), zone, size_gib });
     }
 
-    /// Attaches a volume to a node; true if it is attached.
-    fn attach(&mut self, volume: ObjectName, node: &NodeName) -> bool {
-        if let Some(attached) = self.volumes.attached.get(&volume) {
-            return attached.object.node == *node && !attached.is_detaching;
-        }
-        let Some(object) = self.store.volumes().get(&volume) else {
-            return false;
-        };
-        let disk = object.handle.clone();
-        let vm = self.store.nodes().get(node);
-        let vm = vm.and_then(|n| n.provider_id.clone());
-        if let (Some(disk), Some(vm)) = (disk.clone(), vm.clone()) {
-            self.emit(ClusterEvent::DiskAttached { disk, vm });
-        }
-        let object =
-            Arc::new(Attachment { name: self.ids.name(&volume), volume: Some(volume.clone()), node: node.clone() });
-        let attached = AttachedVolume { object, disk, vm, is_detaching: false };
-        self.volumes.attached.insert(volume, attached);
-        true
-    }
-
     /// Where each of a pod's volumes can be used, as alternatives; `None` when one of them is missing.
     pub(crate) fn volume_alternatives(&self, pod: &Pod) -> Option<Vec<Vec<Requirements>>> {
         let topology = self.volumes.topology_of(&self.store, &pod.key.namespace, &pod.volumes)?;
         Some(topology.0.into_iter().filter(|alternatives| !alternatives.is_empty()).collect())
-    }
-
-    /// True while a volume is attached to a node.
-    pub(crate) fn has_attachments(&self, node: &NodeName) -> bool {
-        self.volumes.attachments().any(|attachment| attachment.node == *node)
     }
 
     /// Removes claims that are being deleted and unused, and their volumes.
