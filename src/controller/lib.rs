@@ -27,7 +27,7 @@ use napkeeper_core::catalog::Catalog;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
-use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
+use napkeeper_kube::watch::{WatchEvent, WatchOptions, WatchedKind, watch as watch_cluster};
 use napkeeper_kube::{
     BootstrapTokens, CrdOwner, Events, WriteCheck, WriteHolds, Writer, connect_with_clock, elect, lease_identity,
     pause_switch_exists,
@@ -155,7 +155,11 @@ type StartWatch = Box<dyn Fn(mpsc::Sender<WatchEvent>) -> JoinHandle<()> + Send>
 /// What the terms of this process share. A replica that stands by watches nothing: that the pause switch exists it learns
 /// now, so that it misses the switch if that is gone when it leads.
 fn watch_options(options: &Options, client: &Client, clock: &Arc<dyn Clock>) -> WatchOptions {
-    let watch_options = WatchOptions::new(Arc::clone(clock), options.namespace.clone());
+    let mut watch_options = WatchOptions::new(Arc::clone(clock), options.namespace.clone());
+    if options.mode == ControllerMode::Companion {
+        // It evicts no pods, and has no permission to list these.
+        watch_options.kinds.remove(&WatchedKind::DisruptionBudgets);
+    }
     let (client, namespace) = (client.clone(), options.namespace.clone());
     let seen = Arc::clone(&watch_options.pause_switch_seen);
     // An API server that does not answer must not delay the start.

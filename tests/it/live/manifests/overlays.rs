@@ -134,6 +134,7 @@ async fn the_provisioner_installs_on_an_empty_cluster_and_may_manage_nodes() -> 
             ("controller", "patch", ("karpenter.azure.com", "aksnodeclasses/status"), false),
             ("controller", "patch", ("", "nodes"), true),
             ("controller", "create", ("", "pods/eviction"), true),
+            ("controller", "watch", ("policy", "poddisruptionbudgets"), true),
             ("controller", "delete", ("", "pods"), false),
             ("webhook", "watch", ("", "pods"), true),
             ("webhook", "watch", ("policy", "poddisruptionbudgets"), true),
