@@ -1,7 +1,7 @@
 //! Disruption: expiration, emptiness and consolidation.
 //!
 //! In this order: expired nodes (`expireAfter`, outside budgets as in Karpenter), empty nodes, and sets of nodes whose
-//! pods fit elsewhere or on cheaper nodes ([`moves`]). A finding must hold for 15 s before it is acted on. While many
+//! pods fit elsewhere or on cheaper nodes (`moves`). A finding must hold for 15 s before it is acted on. While many
 //! nodes are not ready nothing is disrupted.
 
 mod budget;
