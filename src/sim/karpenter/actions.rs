@@ -2,35 +2,17 @@
 
 use super::Karpenter;
 use crate::cloud::Timings as CloudTimings;
-use crate::world::Action;
-use napkeeper_core::catalog::CapacityType;
+use crate::world::{Action, LoadTargets};
 use napkeeper_core::model::cluster::pod::{PodOwner, PodPhase};
 use napkeeper_core::model::names::NodeName;
 
 impl Karpenter {
-    /// Applies an action on the load or on Azure's capacity; all others concern napkeeper's own objects, or are
-    /// outages, which this peer does not have.
     pub(super) fn apply_action(&mut self, action: Action) {
-        let now = self.now;
-        match action {
-            Action::Scale { workload, replicas } => self.cluster.scale(&workload, replicas, now),
-            Action::StartJob { workload } => {
-                if let Some((key, job)) = self.jobs.run(&workload) {
-                    self.cluster.apply_workload(key, job, now);
-                }
-            }
-            Action::Delete { workload } => self.cluster.delete_workload(&workload, now),
-            Action::EvictSpot { count } => self.evict_spot(count),
-            Action::Quota { family, capacity_type, cores } => match (family, cores, capacity_type) {
-                (Some(family), Some(cores), _) => drop(self.limits.families.insert(family, cores)),
-                (Some(family), None, _) => drop(self.limits.families.remove(&family)),
-                (None, cores, Some(CapacityType::Spot)) => self.limits.spot = cores,
-                (None, cores, _) => self.limits.regional = cores,
-            },
-            Action::Refuse(shortage) => self.faults.refused.push(shortage.shortage(now)),
-            Action::NoCapacity(shortage) => self.faults.unallocatable.push(shortage.shortage(now)),
-            _ => {}
+        if let Action::EvictSpot { count } = action {
+            return self.evict_spot(count);
         }
+        let Self { cluster, jobs, limits, faults, .. } = self;
+        LoadTargets { cluster, jobs, limits, faults }.apply(action, self.now);
     }
 
     /// Azure gives eviction notice to spot VMs, those with running pods first.

@@ -42,14 +42,13 @@ use crate::world::{Accounting, Action, SetupError, Summary, WorldSetup, identity
 use disruption::DisruptionLoop;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::model::amounts::money::{HourlyPrice, Money};
+use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::cluster::pool::ConsolidationPolicy;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, NameError, NodeName, Region};
 use node_claims::NodeClaim;
 use offerings::{PoolOptions, Unavailable};
 use provisioning::Batch;
-use serde::Serialize;
 use state::Observed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,32 +84,6 @@ struct Rules {
     fresh_destinations: bool,
 }
 
-/// Cost, utilization and disruption under Karpenter's policy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Outcome {
-    /// Cost in nano-USD.
-    pub cost: Money,
-    /// The cost of the same VMs at the full price, in nano-USD.
-    pub cost_on_demand: Money,
-    /// Sum of the nodes' times, in hours.
-    pub node_hours: i64,
-    /// Nodes that were launched.
-    pub nodes_launched: u32,
-    /// Most nodes at once.
-    pub nodes_most: usize,
-    /// Requested of allocatable CPU of its nodes over the whole time, in percent.
-    pub cpu_utilisation_percent: i64,
-    /// Sum of the times that pods waited for a node, in pod-minutes.
-    pub pod_wait_minutes: i64,
-    /// Pods that have no node at the end.
-    pub unplaced_pods: usize,
-    /// Pods other than those of DaemonSets that drains evicted or deleted.
-    pub evictions: u32,
-    /// Commands of disruption that were begun.
-    pub commands: u32,
-}
-
 /// Runs Karpenter's policy on the load of a world for this long.
 ///
 /// # Errors
@@ -120,10 +93,10 @@ pub fn run(
     setup: &WorldSetup,
     duration: SignedDuration,
     variant: &Variant,
-) -> Result<Outcome, SetupError> {
+) -> Result<Summary, SetupError> {
     let mut karpenter = Karpenter::new(catalog, setup, variant)?;
     karpenter.run_until(setup.at.saturating_add(duration).unwrap_or(Timestamp::MAX))?;
-    Ok(karpenter.outcome())
+    Ok(karpenter.summary())
 }
 
 /// The cluster, its VMs, and the state of Karpenter.
@@ -152,7 +125,6 @@ pub struct Karpenter {
     replan_at: Option<Timestamp>,
     disruption: DisruptionLoop,
     observed: Observed,
-    evictions: u32,
 }
 
 impl Karpenter {
@@ -191,7 +163,6 @@ impl Karpenter {
             replan_at: None,
             disruption: DisruptionLoop::new(setup.at),
             observed: Observed::new(setup.at),
-            evictions: 0,
         })
     }
 
@@ -289,22 +260,9 @@ impl Karpenter {
         self.accounting.summary(self.now.duration_since(self.started_at), &self.cluster, self.now)
     }
 
-    /// Cost, utilization and disruption so far.
+    /// Commands of disruption that were begun.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
-        let summary = self.summary();
-        let waits = |p: &napkeeper_core::model::cluster::pod::Pod| p.node.is_none() && p.deleting_at.is_none();
-        Outcome {
-            cost: summary.cost,
-            cost_on_demand: summary.cost_on_demand,
-            node_hours: summary.node_hours,
-            nodes_launched: summary.nodes_launched,
-            nodes_most: summary.nodes_most,
-            cpu_utilisation_percent: summary.cpu_utilisation_percent,
-            pod_wait_minutes: summary.pod_wait_minutes,
-            unplaced_pods: self.cluster.state().pods().values().filter(|p| waits(p)).count(),
-            evictions: self.evictions,
-            commands: self.disruption.begun(),
-        }
+    pub fn commands(&self) -> u32 {
+        self.disruption.begun()
     }
 }

@@ -5,7 +5,7 @@ use super::node_claims::Phase;
 use super::pods;
 use crate::cloud::Timings as CloudTimings;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Pod, PodOwner, Taint};
+use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Pod, Taint};
 use napkeeper_core::model::names::{NodeName, Uid};
 use napkeeper_core::plan::ClusterWrite;
 use std::collections::BTreeMap;
@@ -138,7 +138,6 @@ impl Karpenter {
         let Some(deadline) = deadline else { return };
         for pod in pods.iter().filter(|pod| pod.deleting_at.is_none()) {
             if self.now > deadline - pod.termination_grace {
-                self.count_eviction(pod);
                 // It has just been read.
                 let _ = self.cluster.delete_pod_by_policy(&pod.key, &pod.uid, self.now);
             }
@@ -156,7 +155,6 @@ impl Karpenter {
             }
             let evict = ClusterWrite::Evict(pod.key.clone(), pod.uid.clone());
             if self.cluster.write(&evict, now).is_ok() {
-                self.count_eviction(pod);
                 continue;
             }
             let pause = FIRST_PAUSE.saturating_mul(1 << times.min(10)).min(LONGEST_PAUSE).max(TICK);
@@ -165,10 +163,6 @@ impl Karpenter {
                 termination.refused.insert(pod.uid.clone(), next);
             }
         }
-    }
-
-    fn count_eviction(&mut self, pod: &Pod) {
-        self.evictions += u32::from(pod.owner != PodOwner::DaemonSet);
     }
 
     /// Looks again when time alone changes something: a refused eviction is due, a pod is stuck, an annotation ends, or

@@ -20,6 +20,7 @@ use crate::workload::SuspendedJobs;
 pub(crate) use accounting::NewVm;
 pub use accounting::{Accounting, Summary};
 use actions::InjectedState;
+pub(crate) use actions::LoadTargets;
 pub use actions::{
     Action, ControllerFault, ExternalEdit, FaultyNodes, FinalizerFault, IdentityFault, InjectedFault, IntentEdit,
     NodeFault, RestoreFault, ShortageSpec, SoleUser, TagEdit,

@@ -100,7 +100,7 @@ const DELETE: &[Case] = &[
         "delete b",
     ),
     (
-        "a pod that waits for ever stops nothing",
+        "a pod that waits indefinitely stops nothing",
         "node a; pod a 500; node b; pod b 500; pod - 500 zone=3 label=no:such",
         Single,
         "delete a",
@@ -118,7 +118,7 @@ const DELETE: &[Case] = &[
         "NotCheaper",
     ),
     (
-        "pods that a budget holds for ever on leaving nodes take none",
+        "pods that a budget holds indefinitely on leaving nodes take none",
         "node a type=m1; pod a 900; node b; pod b 200; node l marked; pod l 3000 app=w; pdb w blocks",
         Nodes("a"),
         "delete a",

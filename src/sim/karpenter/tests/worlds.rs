@@ -1,10 +1,10 @@
 //! The whole policy on simulated clusters.
 
 use super::super::*;
-use crate::workload::{BudgetLimit, PodBudget, PodTemplate, Workload, WorkloadKind};
+use crate::workload::{BudgetLimit, PodBudget, PodTemplate, Rollout, Workload, WorkloadKind};
 use crate::world::{Manifests, ShortageSpec};
 use napkeeper_core::model::amounts::resources::Resources;
-use napkeeper_core::model::cluster::pod::{Labels, PodPhase, PodShape, Spread};
+use napkeeper_core::model::cluster::pod::{Labels, PodOwner, PodPhase, PodShape, Spread};
 use napkeeper_core::model::cluster::pool::{Disruption, Limits as PoolLimits, NodeClass, NodePool};
 use napkeeper_core::model::names::{Namespace, NodeClassName, NodePoolName, ObjectKey, ObjectName, Uid};
 use napkeeper_core::model::requirements::{Requirement, Requirements};
@@ -101,6 +101,10 @@ fn running(karpenter: &Karpenter) -> usize {
     pods.filter(|p| p.phase == PodPhase::Running && p.deleting_at.is_none()).count()
 }
 
+fn evictions(karpenter: &Karpenter) -> u64 {
+    karpenter.summary().disruption.all.voluntary_evictions
+}
+
 /// A day in the small: eight workloads of different sizes whose replicas follow a wave with some noise, on nodes of at
 /// most 8 vCPUs: about 50 of them.
 fn wave(seed: u64, hours: i64) -> WorldSetup {
@@ -130,10 +134,11 @@ fn evictions_grow_from_when_empty_over_balanced_to_underutilized() {
         let variant = Variant { consolidation: Some(policy), ..Variant::default() };
         run(&Catalog::embedded().unwrap(), &wave(1, 3), mins(180), &variant).unwrap()
     });
+    let of = |summary: &Summary| summary.disruption.all.voluntary_evictions;
     let [empty, balanced, underutilized] = &outcomes;
     assert!(outcomes.iter().all(|outcome| (35..120).contains(&outcome.nodes_most)), "{outcomes:#?}");
-    assert!(empty.evictions < balanced.evictions, "{outcomes:#?}");
-    assert!(balanced.evictions < underutilized.evictions, "{outcomes:#?}");
+    assert!(of(empty) < of(balanced), "{outcomes:#?}");
+    assert!(of(balanced) < of(underutilized), "{outcomes:#?}");
     assert!(balanced.cost < empty.cost && underutilized.cost < empty.cost, "{outcomes:#?}");
 }
 
@@ -271,7 +276,7 @@ fn a_node_that_becomes_empty_goes_after_fifteen_seconds() {
     assert_eq!(tainted(&at(14)), 0);
     assert_eq!(tainted(&at(27)), 1);
     assert_eq!(at(180).claims.len(), 0);
-    assert_eq!(at(180).outcome().evictions, 0);
+    assert_eq!(evictions(&at(180)), 0);
 }
 
 /// Two pods of a guarded workload on a node that is replaced: one after the other.
@@ -297,7 +302,7 @@ fn drains_keep_disruption_budgets() {
         least = least.min(up.count());
     }
     assert_eq!(least, 3);
-    assert!(karpenter.outcome().evictions >= 4, "{:?}", karpenter.outcome());
+    assert!(evictions(&karpenter) >= 4, "{:?}", karpenter.summary());
     assert_eq!(running(&karpenter), 4);
 }
 
@@ -325,8 +330,8 @@ fn a_node_is_deleted_only_when_its_replacement_is_initialized() {
     assert!(seen_waiting);
     assert!(!karpenter.claims.contains_key(&old));
     karpenter.run_until(start.at + mins(30)).unwrap();
-    assert_eq!((running(&karpenter), karpenter.outcome().evictions), (2, 2));
-    assert_eq!(karpenter.outcome().nodes_launched, 2, "the moving pods are not provisioned for again");
+    assert_eq!((running(&karpenter), evictions(&karpenter)), (2, 2));
+    assert_eq!(karpenter.summary().nodes_launched, 2, "the moving pods are not provisioned for again");
 }
 
 /// Each node has one pod that no other may have beside its own: every replacement is a command of its own, and the second
@@ -349,8 +354,8 @@ fn commands_run_beside_each_other() {
         most = most.max(karpenter.claims.values().filter(|claim| claim.queued).count());
     }
     assert_eq!(most, 2);
-    assert_eq!((karpenter.outcome().commands, karpenter.outcome().nodes_launched), (2, 4));
-    assert_eq!((running(&karpenter), karpenter.outcome().evictions), (2, 2));
+    assert_eq!((karpenter.commands(), karpenter.summary().nodes_launched), (2, 4));
+    assert_eq!((running(&karpenter), evictions(&karpenter)), (2, 2));
 }
 
 /// Nothing is disrupted before 01:00; then a pass, which is every 10 s, and its validation.
@@ -362,10 +367,10 @@ fn a_budget_with_a_window_is_looked_at_again_when_it_ends() {
     budget.nodes = napkeeper_core::model::cluster::pool::BudgetNodes::Count(0);
     budget.window = Some((Arc::from("0 0 * * *"), mins(60)));
     start.actions.push(scale(mins(10), "big", 0));
-    assert_eq!(after(&start, mins(60), &Variant::default()).outcome().commands, 0);
+    assert_eq!(after(&start, mins(60), &Variant::default()).commands(), 0);
     let seconds = |n| mins(60) + SignedDuration::from_secs(n);
-    assert_eq!(after(&start, seconds(14), &Variant::default()).outcome().commands, 0);
-    assert_eq!(after(&start, seconds(27), &Variant::default()).outcome().commands, 1);
+    assert_eq!(after(&start, seconds(14), &Variant::default()).commands(), 0);
+    assert_eq!(after(&start, seconds(27), &Variant::default()).commands(), 1);
 }
 
 /// Azure refuses every size for five minutes. Each command fails at once and is undone; later another size is had.
@@ -380,12 +385,12 @@ fn a_replacement_that_azure_refuses_is_tried_with_another_size() {
         live(karpenter).iter().map(|claim| claim.instance.facts.vcpus).collect()
     };
     let refused = after(&start, mins(13), &Variant::default());
-    assert!(refused.outcome().commands >= 2, "{:?}", refused.outcome());
+    assert!(refused.commands() >= 2, "{:?}", refused.summary());
     assert!(!refused.unavailable.is_empty());
-    assert_eq!((refused.claims.len(), running(&refused), refused.outcome().evictions), (1, 2, 0));
+    assert_eq!((refused.claims.len(), running(&refused), evictions(&refused)), (1, 2, 0));
     assert!(vcpus(&refused)[0] >= 16);
     let had = after(&start, mins(60), &Variant::default());
-    assert_eq!((running(&had), had.outcome().evictions), (2, 2));
+    assert_eq!((running(&had), evictions(&had)), (2, 2));
     assert!(vcpus(&had).iter().all(|vcpus| *vcpus <= 8), "{:?}", vcpus(&had));
 }
 
@@ -409,7 +414,7 @@ fn a_command_whose_replacement_fails_is_undone() {
     }
     assert!(was_queued && !karpenter.claims[&old].queued);
     assert!(!karpenter.cluster.state().nodes().get(&old).unwrap().is_tainted(labels::TAINT_DISRUPTED));
-    assert_eq!(karpenter.outcome().evictions, 0);
+    assert_eq!(evictions(&karpenter), 0);
 }
 
 #[test]
@@ -421,7 +426,19 @@ fn old_nodes_are_deleted_without_a_budget() {
     let old = live(&before)[0].node.name.clone();
     let karpenter = after(&start, mins(75), &Variant::default());
     assert!(!karpenter.claims.contains_key(&old));
-    assert_eq!((running(&karpenter), karpenter.outcome().evictions), (2, 2));
+    assert_eq!((running(&karpenter), evictions(&karpenter)), (2, 2));
+}
+
+/// Steps on the load reach this peer like all others: a rollout that changes requests leaves none of the old pods.
+#[test]
+fn a_rollout_replaces_all_pods() {
+    let mut start = setup(vec![("web", deployment(shape("web", 1000), 3))]);
+    let requests = Some(Resources { pods: 1, ..Resources::cpu_memory(1_500, GIB) });
+    let rollout = Rollout { requests, max_surge: 1, max_unavailable: 0 };
+    start.actions.push((mins(20), Action::Rollout { workload: key("web"), rollout }));
+    let karpenter = after(&start, mins(60), &Variant::default());
+    let pods = karpenter.cluster.state().pods().values().filter(|pod| pod.owner == PodOwner::Controller);
+    assert_eq!(pods.map(|pod| pod.shape.requests.cpu_millis).collect::<Vec<_>>(), [1_500; 3]);
 }
 
 /// A pod that must not be disrupted holds an expired node until its time is up; it is deleted with its grace left.
@@ -432,11 +449,11 @@ fn the_grace_period_of_a_node_ends_all_protection() {
     let mut start = setup(vec![("web", web)]);
     start.manifests.pools[0].expire_after = Some(mins(60));
     let held = after(&start, mins(180), &Variant::default());
-    assert_eq!((held.outcome().evictions, held.outcome().nodes_launched), (0, 1), "held for ever, and nothing bought");
+    assert_eq!((evictions(&held), held.summary().nodes_launched), (0, 1), "held indefinitely, and nothing bought");
     start.manifests.pools[0].termination_grace_period = Some(mins(30));
-    assert_eq!(after(&start, mins(89), &Variant::default()).outcome().evictions, 0);
+    assert_eq!(evictions(&after(&start, mins(89), &Variant::default())), 0);
     let ended = after(&start, mins(100), &Variant::default());
-    assert_eq!(ended.outcome().evictions, 1);
+    assert_eq!(evictions(&ended), 1);
     assert_eq!(running(&ended), 1);
 }
 
@@ -472,8 +489,8 @@ fn spot_nodes_that_azure_takes_back_are_made_up_for() {
     start.actions.push((mins(20), Action::EvictSpot { count: 1 }));
     let karpenter = after(&start, mins(40), &Variant::default());
     assert_eq!(running(&karpenter), 3);
-    assert_eq!(karpenter.outcome().nodes_launched, 2);
-    assert_eq!(karpenter.outcome().evictions, 0);
+    assert_eq!(karpenter.summary().nodes_launched, 2);
+    assert_eq!(evictions(&karpenter), 0);
 }
 
 #[test]

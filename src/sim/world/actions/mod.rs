@@ -10,6 +10,7 @@ pub(crate) mod fields;
 mod finalizer_faults;
 mod identity_faults;
 mod injected_faults;
+mod load;
 mod node_faults;
 mod restore_faults;
 
@@ -23,6 +24,7 @@ pub use identity_faults::IdentityFault;
 pub(super) use injected_faults::InjectedState;
 pub use injected_faults::{InjectedFault, SoleUser};
 use jiff::SignedDuration;
+pub(crate) use load::LoadTargets;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
