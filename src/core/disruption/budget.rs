@@ -4,12 +4,13 @@
 //! percentages round up; nodes that are not ready, being replaced or being deleted already count against them; a budget that cannot
 //! be read allows nothing. Unlike Karpenter's, a budget with an empty list of reasons covers all reasons.
 
+use super::is_in_progress;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
 use crate::model::cron::{Schedule, ScheduleError};
 use crate::model::labels::TAINT_DISRUPTED;
-use crate::snapshot::{CommandKey, Snapshot};
+use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 
 /// How many nodes out of `total` the budgets allow to be disrupted for a reason; `u32::MAX` where none applies.
@@ -73,7 +74,7 @@ pub(super) fn remaining_deletions(
 
 fn is_going(snapshot: &Snapshot, claim: &Claim, node: Option<&Node>) -> bool {
     // A command on it may be its deletion, of which the watch has not told yet.
-    let is_changing = snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone()));
+    let is_changing = is_in_progress(snapshot, &claim.name);
     !node.is_some_and(|n| n.ready) || claim.deleting_at.is_some() || is_changing
 }
 

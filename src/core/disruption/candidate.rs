@@ -75,7 +75,7 @@ impl<'a> CandidateFilter<'a, '_> {
         let initialized = claim
             .status
             .initialized
-            .filter(|_| claim.is_ours() && claim.deleting_at.is_none() && !is_in_progress(snapshot, claim))?;
+            .filter(|_| claim.is_ours() && claim.deleting_at.is_none() && !is_in_progress(snapshot, &claim.name))?;
         let node = snapshot.node_by_provider_id(claim.status.provider_id.as_ref()?)?;
         let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
         let after = pool.disruption.consolidate_after?;

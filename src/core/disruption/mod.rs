@@ -10,7 +10,6 @@ mod candidate;
 mod moves;
 
 use crate::lifecycle::NodeOutage;
-use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
@@ -129,7 +128,7 @@ fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
         let at = claim.created_at.saturating_add(after).unwrap_or(Timestamp::MAX);
         if at > now {
             plan.wake_at(at);
-        } else if !is_in_progress(snapshot, claim) {
+        } else if !is_in_progress(snapshot, &claim.name) {
             let command = Command::DeleteClaim { claim: claim.reference(), category: "expired" };
             plan.push(command, format!("older than expireAfter ({}h)", after.as_hours()));
         }
@@ -162,8 +161,8 @@ fn delete_empty(
     }
 }
 
-fn is_in_progress(snapshot: &Snapshot, claim: &Claim) -> bool {
-    snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone()))
+fn is_in_progress(snapshot: &Snapshot, claim: &ClaimName) -> bool {
+    snapshot.in_progress.contains(&CommandKey::Claim(claim.clone()))
 }
 
 /// Remaining disruptions of each pool in this pass.

@@ -19,6 +19,7 @@ use self::index::{Index, add_name, remove_name};
 use crate::catalog::InstanceTypes;
 use crate::catalog::live::{Fact, InfrastructureFacts, Quota};
 use crate::catalog::overlay::Overlay;
+use crate::model::amounts::resources::Resources;
 use crate::model::azure::inventory::Inventory;
 use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::claim::Claim;
@@ -216,6 +217,13 @@ impl Snapshot {
     #[must_use]
     pub fn node_usage(&self, node: &NodeName) -> Option<&NodeUsage> {
         self.index.usage.get(node).map(Arc::as_ref)
+    }
+
+    /// What pods may still request of a node.
+    #[must_use]
+    pub fn free_capacity(&self, node: &Node) -> Resources {
+        let usage = self.node_usage(&node.name);
+        usage.map_or_else(|| node.allocatable.clone(), |usage| node.allocatable.minus(&usage.pod_requests))
     }
 
     /// The pods that are bound to a node.

@@ -5,9 +5,9 @@
 //! created, which name the sources; once all replacements are initialized, the sources are deleted. A source that is
 //! marked and that no replacement names is unmarked.
 
-use super::super::BUDGET_RETRY;
 use super::super::budget::remaining_deletions;
 use super::super::candidate::is_disruptable;
+use super::super::{BUDGET_RETRY, is_in_progress};
 use super::{CREATION_TIMEOUT, Move, MoveMemory, REPLACEMENT_TIMEOUT};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
@@ -90,7 +90,7 @@ fn unmark(snapshot: &Snapshot, memory: &MoveMemory, plan: &mut Plan) {
                 let update = NodeUpdate::RemoveDisruptedTaint;
                 plan.push(Command::UpdateNode { node, uid, update }, "it is not replaced after all");
             }
-        } else if !snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
+        } else if !is_in_progress(snapshot, &claim.name) {
             let command = Command::UpdateClaim { claim: claim.reference(), update: ClaimUpdate::NotDisrupted };
             plan.push(command, "it is not replaced after all");
         }
@@ -148,7 +148,7 @@ impl Progress<'_> {
     /// Marks a source: the condition first, which tells whose the taint is. True once both are to be seen.
     fn mark(&mut self, claim: &Claim) -> bool {
         if claim.status.disrupted.is_none() {
-            if !self.snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
+            if !is_in_progress(self.snapshot, &claim.name) {
                 let update = ClaimUpdate::Disrupted(DisruptionReason::Underutilized);
                 let command = Command::UpdateClaim { claim: claim.reference(), update };
                 self.plan.push(command, "it is going to be replaced");
@@ -175,7 +175,7 @@ impl Progress<'_> {
                 Some(claim) if claim.deleting_at.is_some() || claim.status.launch_failed.is_some() => return true,
                 Some(claim) => are_ready &= claim.status.initialized.is_some(),
                 None => {
-                    let is_requested = self.snapshot.in_progress.contains(&CommandKey::Claim(name.clone()));
+                    let is_requested = is_in_progress(self.snapshot, name);
                     if !is_requested && self.now.duration_since(one.since) >= CREATION_TIMEOUT {
                         return true;
                     }
@@ -201,7 +201,7 @@ impl Progress<'_> {
         if left == 0 {
             return self.plan.wake_at(self.now + BUDGET_RETRY);
         }
-        let is_in_progress = self.snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone()));
+        let is_in_progress = is_in_progress(self.snapshot, &claim.name);
         if !is_in_progress && self.is_disruptable(claim) {
             let command = Command::DeleteClaim { claim: claim.reference(), category: "underutilized" };
             self.plan.push(command, format!("its replacement is ready: {replacements}"));

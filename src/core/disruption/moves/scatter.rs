@@ -28,16 +28,11 @@ pub(super) fn finds_room(snapshot: &Snapshot, leaving: &BTreeSet<NodeName>, sour
         .nodes()
         .values()
         .filter(|node| node.ready && !node.cordoned && node.deleting_at.is_none() && !excluded.contains(&node.name))
-        .map(|node| Room { node, free: free_of(snapshot, node) })
+        .map(|node| Room { node, free: snapshot.free_capacity(node) })
         .collect();
     let mut pods: Vec<&Arc<Pod>> = sources.iter().flat_map(|source| &source.pods).collect();
     pods.sort_by_key(|pod| (pod.shape.requests.cpu_millis, pod.shape.requests.memory, &pod.key));
     pods.iter().all(|pod| place(pod, &mut rooms))
-}
-
-fn free_of(snapshot: &Snapshot, node: &Node) -> Resources {
-    let used = snapshot.node_usage(&node.name).map(|usage| &usage.pod_requests);
-    used.map_or_else(|| node.allocatable.clone(), |used| node.allocatable.minus(used))
 }
 
 fn place(pod: &Pod, rooms: &mut [Room<'_>]) -> bool {

@@ -195,23 +195,13 @@ impl<'p> Pass<'p, '_, '_> {
         if is_blocked {
             self.plan.wake_at(self.search.now + BUDGET_RETRY);
         }
-        let is_worth_it = |c: &&&Candidate<'_>| Component { sources: vec![**c], new_nodes: Vec::new() }.pays_back();
-        let singles: Vec<Vec<&Candidate<'_>>> = candidates.iter().filter(is_worth_it).map(|c| vec![*c]).collect();
-        let deleted: Vec<&Candidate<'_>> = self.largest_set(&singles, 0).into_iter().flatten().collect();
-        let mut room = self.budgets.clone();
-        let reason = DisruptionReason::Underutilized;
-        let deleted: Vec<&Candidate<'_>> = deleted.into_iter().filter(|c| room.consume(c, reason)).collect();
-        let names = names_of(&deleted);
-        let mut found: Vec<BTreeSet<ClaimName>> = deleted.iter().map(|c| [c.claim.name.clone()].into()).collect();
-        let rest: Vec<&Candidate<'_>> = candidates.into_iter().filter(|c| !names.contains(&c.claim.name)).collect();
-        let replaceable: Vec<&Candidate<'_>> =
-            by_waste(&rest).into_iter().filter(|c| room.consume(c, reason)).collect();
+        let mut found = self.find_deletions(&candidates);
         if found.is_empty() {
-            found = self.find_replacements(&replaceable, &rest);
+            found = self.find_replacements(&candidates);
         }
         if found.is_empty() {
-            let is_done = rest.iter().all(|c| last_state(self.memory, c) == Some(self.generations));
-            let retry_at = self.retry_at(&rest);
+            let is_done = candidates.iter().all(|c| last_state(self.memory, c) == Some(self.generations));
+            let retry_at = self.retry_at(&candidates);
             self.memory.exhausted = (is_done && !is_blocked).then_some((self.generations, retry_at));
             retry_at.into_iter().for_each(|at| self.plan.wake_at(at));
             return;
@@ -237,14 +227,29 @@ impl<'p> Pass<'p, '_, '_> {
         (open, is_blocked)
     }
 
+    /// As many as the budgets allow to be disrupted together, in order.
+    fn as_budgets_allow<'c, 'a>(&self, candidates: Vec<&'c Candidate<'a>>) -> Vec<&'c Candidate<'a>> {
+        let mut budgets = self.budgets.clone();
+        candidates.into_iter().filter(|c| budgets.consume(c, DisruptionReason::Underutilized)).collect()
+    }
+
+    /// Nodes whose pods all fit on others, each a set of its own.
+    fn find_deletions(&mut self, candidates: &[&Candidate<'_>]) -> Vec<BTreeSet<ClaimName>> {
+        let is_worth_it = |c: &&&Candidate<'_>| Component { sources: vec![**c], new_nodes: Vec::new() }.pays_back();
+        let singles: Vec<Vec<&Candidate<'_>>> = candidates.iter().filter(is_worth_it).map(|c| vec![*c]).collect();
+        let deleted: Vec<&Candidate<'_>> = self.largest_set(&singles, 0).into_iter().flatten().collect();
+        self.as_budgets_allow(deleted).iter().map(|c| [c.claim.name.clone()].into()).collect()
+    }
+
     /// Sets of nodes that cheaper ones can replace.
-    fn find_replacements(&mut self, by_waste: &[&Candidate<'_>], rest: &[&Candidate<'_>]) -> Vec<BTreeSet<ClaimName>> {
-        let together = self.most_wasteful(by_waste);
+    fn find_replacements(&mut self, candidates: &[&Candidate<'_>]) -> Vec<BTreeSet<ClaimName>> {
+        let together = self.most_wasteful(&self.as_budgets_allow(by_waste(candidates)));
         let is_new = |c: &&&Candidate<'_>| {
             last_state(self.memory, c) != Some(self.generations)
                 && !together.iter().any(|set| set.contains(&c.claim.name))
         };
-        let singles: Vec<&Candidate<'_>> = rest.iter().filter(is_new).take(MAX_SINGLE_SIMULATIONS).copied().collect();
+        let singles: Vec<&Candidate<'_>> =
+            candidates.iter().filter(is_new).take(MAX_SINGLE_SIMULATIONS).copied().collect();
         let (simulation, available) = (&self.simulation, self.available());
         let results: Vec<_> = map_in_order(self.search.threads, &singles, |candidate| {
             let sources = std::slice::from_ref(candidate);
@@ -266,7 +271,7 @@ impl<'p> Pass<'p, '_, '_> {
                 }
             }
         }
-        if rest.len() > MAX_SINGLE_SIMULATIONS {
+        if candidates.len() > MAX_SINGLE_SIMULATIONS {
             self.plan.wake_at(self.search.now + self.search.poll_interval);
         }
         found

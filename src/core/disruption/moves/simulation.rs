@@ -59,9 +59,9 @@ impl<'a> Simulation<'a> {
     pub(super) fn without(&self, sources: &[&Candidate<'_>], max_new_nodes: usize) -> Option<SchedulingResult> {
         let nodes: BTreeSet<NodeName> = sources.iter().map(|candidate| candidate.node.name.clone()).collect();
         let pods: Vec<Arc<Pod>> = sources.iter().flat_map(|candidate| candidate.pods.iter().cloned()).collect();
-        let moving: BTreeSet<&ObjectKey> = pods.iter().map(|pod| &pod.key).collect();
+        let moving: BTreeSet<&ObjectKey> = sources.iter().flat_map(|c| &c.pods).map(|pod| &pod.key).collect();
         let waiting: BTreeSet<&ObjectKey> = self.waiting.iter().map(|pod| &pod.key).collect();
-        let outcome = self.schedule(&nodes, pods.clone(), max_new_nodes);
+        let outcome = self.schedule(&nodes, pods, max_new_nodes);
         // Candidates' pods go to nodes that are ready for pods, and those that wait do not get another one instead.
         let is_allowed = |placement: &PodPlacement| match placement.target {
             Target::Node(_) => true,

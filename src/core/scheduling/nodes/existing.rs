@@ -294,12 +294,10 @@ fn from_node(
     (snapshot, volume_index): (&Snapshot, &VolumeIndex),
     keys: &mut TopologyKeys,
 ) -> ExistingNode {
-    let usage = snapshot.node_usage(&node.name);
     let (disks, attached) = volume_index.node_usage(snapshot, Some(&node.name), None);
-    let free = usage.map_or_else(|| node.allocatable.clone(), |u| node.allocatable.minus(&u.pod_requests));
     ExistingNode {
         target: Target::Node(node.name.clone()),
-        free,
+        free: snapshot.free_capacity(node),
         zone: node.labels.get(labels::ZONE).map(|zone| keys.domain_id(ZONE_KEY, zone)),
         source: LabelSource::Node(Arc::clone(node)),
         ports: Vec::new(),
