@@ -134,6 +134,8 @@ pub fn normalize(key: &str) -> &str {
 
 /// Taint of a node that is being disrupted.
 pub const TAINT_DISRUPTED: &str = "karpenter.sh/disrupted";
+/// Taint of a node that may soon be deleted. Ours: it only makes kube-scheduler prefer other nodes.
+pub const TAINT_UNDERUTILIZED: &str = "napkeeper.io/underutilized";
 /// Taint of a node that has not been registered.
 pub const TAINT_UNREGISTERED: &str = "karpenter.sh/unregistered";
 /// Taint of a node whose kubelet is not ready.

@@ -29,6 +29,10 @@ pub(crate) struct Figures {
     /// Minutes until the cost has settled after a drop of load, on average; none where load never drops at once.
     settle_minutes: Option<f64>,
     pending_at_end: f64,
+    /// How much of the node-hours were those of spot VMs, in per cent.
+    spot_percent: f64,
+    /// How much of the CPU was requested, in per cent.
+    cpu_percent: f64,
     /// How long the run took, in seconds.
     pub(crate) seconds: f64,
 }
@@ -44,7 +48,7 @@ pub(crate) struct RunName {
 /// A column of the table: its heading, and the value of a row.
 type Column = (&'static str, fn(&Figures) -> Option<f64>);
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 13] = [
     ("  cost USD", |f| Some(f.cost)),
     ("regret %", |f| (f.bound > 0.0).then(|| (f.cost / f.bound - 1.0) * 100.0)),
     ("evict/pod-day", |f| Some(f.evictions_per_pod_day())),
@@ -54,6 +58,8 @@ const COLUMNS: [Column; 11] = [
     ("p99 evicted s", |f| Some(f.p99_evicted)),
     ("launch/node-day", |f| Some(f.launches_per_node_day())),
     (" nodes", |f| Some(f.node_days / f.days)),
+    ("spot %", |f| Some(f.spot_percent)),
+    ("CPU %", |f| Some(f.cpu_percent)),
     ("settle min", |f| f.settle_minutes),
     ("pending at end", |f| Some(f.pending_at_end)),
 ];
@@ -95,6 +101,8 @@ impl Figures {
             days: world.duration.as_secs_f64() / 86_400.0,
             settle_minutes: (!settled.is_empty()).then(|| settled.iter().sum::<f64>() / settled.len() as f64 / 60.0),
             pending_at_end: summary.pods_pending as f64,
+            spot_percent: summary.spot_percent as f64,
+            cpu_percent: summary.cpu_utilisation_percent as f64,
             seconds: 0.0,
         }
     }
@@ -119,6 +127,7 @@ impl Figures {
             "evictionsByReason": self.evictions_by_reason, "podDays": self.pod_days, "unavailablePodSeconds": self.unavailable_seconds,
             "pendingNewP99Seconds": self.p99_new, "pendingEvictedP99Seconds": self.p99_evicted,
             "launches": self.launches, "nodeDays": self.node_days, "settleMinutes": self.settle_minutes,
+            "spotPercent": self.spot_percent, "cpuUtilisationPercent": self.cpu_percent,
             "podsPendingAtEnd": self.pending_at_end, "seconds": self.seconds,
         })
     }

@@ -108,6 +108,13 @@ impl Taint {
     pub fn disrupted() -> Self {
         Self { key: Arc::from(labels::TAINT_DISRUPTED), value: Arc::from(""), effect: TaintEffect::NoSchedule }
     }
+
+    /// The taint of a node that may soon be deleted: kube-scheduler prefers others.
+    #[must_use]
+    pub fn underutilized() -> Self {
+        let effect = TaintEffect::PreferNoSchedule;
+        Self { key: Arc::from(labels::TAINT_UNDERUTILIZED), value: Arc::from(""), effect }
+    }
 }
 
 impl Toleration {
@@ -152,6 +159,12 @@ impl PodShape {
             .into_iter()
             .filter(|t| t.effect != TaintEffect::PreferNoSchedule)
             .find(|t| !Toleration::any_covers(&self.tolerations, t))
+    }
+
+    /// True when the pod prefers nodes without this taint: a `PreferNoSchedule` taint that it does not tolerate.
+    #[must_use]
+    pub fn avoids(&self, taint: &Taint) -> bool {
+        taint.effect == TaintEffect::PreferNoSchedule && !Toleration::any_covers(&self.tolerations, taint)
     }
 
     /// True when a node with these labels satisfies selector and affinity.

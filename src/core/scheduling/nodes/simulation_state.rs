@@ -1,7 +1,7 @@
 //! The state of one simulation: existing and open nodes, pod classes, and what was placed.
 
 use crate::catalog::OfferingKey;
-use crate::model::cluster::pod::{Pod, PodShape, Taint, TaintEffect, Toleration};
+use crate::model::cluster::pod::{Pod, PodShape};
 use crate::model::names::{ClaimName, ObjectKey};
 use crate::scheduling::nodes::existing::ExistingNodes;
 use crate::scheduling::nodes::new_node::{OpenNodeId, OpenNodes};
@@ -135,8 +135,8 @@ impl SchedulingState {
     pub(crate) fn register_shape(&mut self, shape: &Arc<PodShape>, volumes: PodVolumes) -> Relaxation {
         let PodConstraints { classes, filters, topology, registered_keys: registered, .. } = &mut self.constraints;
         let (existing_nodes, sets) = (&self.existing, &self.open.candidate_sets);
-        let avoids =
-            (0..sets.pool_count()).any(|pool| has_avoided_taint(&sets.pool_offerings(pool).pool.taints, shape));
+        let avoids = (0..sets.pool_count())
+            .any(|pool| sets.pool_offerings(pool).pool.taints.iter().any(|taint| shape.avoids(taint)));
         let unprovisioned = volumes.tracked.as_ref().map_or_else(Vec::new, |tracked| tracked.unprovisioned.clone());
         classes.classes_of(PodClassKey { shape: Arc::clone(shape), volumes }, avoids, filters, |step, own| {
             for key in topology_keys(step) {
@@ -220,12 +220,6 @@ impl SchedulingState {
             self.constraints.topology.add_domain(ZONE_KEY, zone, |filter| existing_nodes.matches_filter(index, filter));
         }
     }
-}
-
-/// True when pods of a shape do not tolerate one of the `PreferNoSchedule` taints.
-fn has_avoided_taint(taints: &[Taint], shape: &PodShape) -> bool {
-    let preferred = taints.iter().filter(|taint| taint.effect == TaintEffect::PreferNoSchedule);
-    preferred.into_iter().any(|taint| !Toleration::any_covers(&shape.tolerations, taint))
 }
 
 /// Topology keys of a shape's constraints.

@@ -9,6 +9,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// The weight of the scores of TaintToleration; those of the resources of nodes have 1.
+const TAINT_TOLERATION_WEIGHT: i64 = 3;
+
 /// The nodes that a class of pods may use in one cycle. Nodes do not change during a cycle; their free capacity does.
 #[derive(Debug)]
 pub(in crate::cluster) struct FeasibleNodes {
@@ -33,6 +36,8 @@ struct CandidateNode {
     slot: NodeIndex,
     /// Accepted, ready, tolerated, and in reach of the pod's volumes.
     open: bool,
+    /// How many of its `PreferNoSchedule` taints the pods do not tolerate.
+    avoided_taints: i64,
     /// The domain in each spread constraint, and whether the node's pods count there.
     domains: Vec<(usize, bool)>,
 }
@@ -99,15 +104,24 @@ impl FeasibleNodes {
                 (*spread.ids.entry(Arc::clone(value)).or_insert(next), counts)
             })
             .collect();
-        self.nodes.push(CandidateNode { slot, open, domains });
+        let avoided = entry.node.taints.iter().filter(|taint| shape.avoids(taint)).count();
+        let avoided_taints = i64::try_from(avoided).unwrap_or(i64::MAX);
+        self.nodes.push(CandidateNode { slot, open, avoided_taints, domains });
     }
 
     /// The node for the next pod: of those with capacity that keep every skew, the one with the highest score; among
     /// equals the first by name.
     pub(in crate::cluster) fn best(&self, shape: &PodShape, cache: &NodeCache) -> Option<NodeIndex> {
-        self.feasible(shape, cache)
-            .max_by_key(|(_, entry)| (entry.score(&shape.requests), Reverse(&entry.node.name)))
-            .map(|(slot, _)| slot)
+        let feasible = || self.feasible(shape, cache);
+        let has_avoided = self.nodes.iter().any(|node| node.avoided_taints > 0);
+        let most_avoided = if has_avoided { feasible().map(|(node, _)| node.avoided_taints).max()? } else { 0 };
+        let score = |node: &CandidateNode, entry: &NodeInfo| {
+            TAINT_TOLERATION_WEIGHT * toleration_score(node.avoided_taints, most_avoided)
+                + entry.resource_score(&shape.requests)
+        };
+        feasible()
+            .max_by_key(|(node, entry)| (score(node, entry), Reverse(&entry.node.name)))
+            .map(|(node, _)| node.slot)
     }
 
     /// The first node by number with capacity that keeps every skew, of those that `among` holds.
@@ -117,7 +131,7 @@ impl FeasibleNodes {
         cache: &NodeCache,
         among: impl Fn(NodeIndex) -> bool,
     ) -> Option<NodeIndex> {
-        self.feasible(shape, cache).map(|(slot, _)| slot).find(|slot| among(*slot))
+        self.feasible(shape, cache).map(|(node, _)| node.slot).find(|slot| among(*slot))
     }
 
     /// The nodes with capacity and free ports that keep every skew and every affinity.
@@ -125,14 +139,14 @@ impl FeasibleNodes {
         &'v self,
         shape: &'v PodShape,
         cache: &'v NodeCache,
-    ) -> impl Iterator<Item = (NodeIndex, &'v NodeInfo)> {
+    ) -> impl Iterator<Item = (&'v CandidateNode, &'v NodeInfo)> {
         let room = self.room_in_domains(cache);
         let fits_spread = move |c: &CandidateNode| c.domains.iter().zip(&room).all(|((domain, _), room)| room[*domain]);
         let allowed_domains = self.affinity.allowed_domains(cache);
         self.nodes
             .iter()
             .filter(move |c| c.open && fits_spread(c))
-            .filter_map(|c| Some((c.slot, cache.entry(c.slot)?)))
+            .filter_map(|c| Some((c, cache.entry(c.slot)?)))
             .filter(|(_, entry)| shape.requests.fits(&entry.free) && entry.has_ports(&shape.ports))
             .filter(move |(_, entry)| allowed_domains.admit(&entry.node))
     }
@@ -153,6 +167,11 @@ impl FeasibleNodes {
         };
         self.spreads.iter().enumerate().map(room).collect()
     }
+}
+
+/// The TaintToleration score of kube-scheduler: 100 without taints that pods would avoid, 0 with the most of them.
+fn toleration_score(avoided: i64, most_avoided: i64) -> i64 {
+    100 - avoided * 100 / most_avoided.max(1)
 }
 
 impl SpreadConstraint {

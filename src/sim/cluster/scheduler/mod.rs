@@ -1,7 +1,8 @@
 //! kube-scheduler.
 //!
-//! Filters and scores are kube-scheduler's (NodeAffinity, TaintToleration, NodeResourcesFit with LeastAllocated,
-//! NodePorts, PodTopologySpread, InterPodAffinity without preferences, VolumeBinding). Equivalent pods form a class: if
+//! Filters are kube-scheduler's (NodeAffinity, TaintToleration, NodeResourcesFit, NodePorts, PodTopologySpread,
+//! InterPodAffinity, VolumeBinding), and so are three of its scores: TaintToleration, LeastAllocated and BalancedAllocation.
+//! Preferences of pods, ImageLocality and the default topology constraints are left out. Equivalent pods form a class: if
 //! one of them finds no node, the rest of the class is not tried, and later only changed nodes are tried, so that one
 //! event does not cost pods times nodes.
 

@@ -31,17 +31,44 @@ impl NodeInfo {
         HostPort::all_free(ports, &self.ports)
     }
 
-    /// The LeastAllocated score of kube-scheduler for a pod on this node: the mean free share of CPU and memory after
-    /// placement, in hundredths, rounded down as there.
-    pub(super) fn score(&self, requests: &Resources) -> i64 {
-        fn share(free: i64, of: i64) -> i64 {
-            if of > 0 { free.max(0) * 100 / of } else { 0 }
-        }
+    /// The score of kube-scheduler for a pod by the resources of this node: LeastAllocated and BalancedAllocation, of one
+    /// weight each.
+    pub(super) fn resource_score(&self, requests: &Resources) -> i64 {
         let all = &self.node.allocatable;
-        let cpu = share(self.free.cpu_millis - requests.cpu_millis, all.cpu_millis);
-        let memory = share(self.free.memory - requests.memory, all.memory);
-        i64::midpoint(cpu, memory)
+        let cpu = Share { free: self.free.cpu_millis, requested: requests.cpu_millis, all: all.cpu_millis };
+        let memory = Share { free: self.free.memory, requested: requests.memory, all: all.memory };
+        i64::midpoint(cpu.left(), memory.left()) + balance_score(cpu, memory)
     }
+}
+
+/// A resource of a node.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    free: i64,
+    /// By the pod.
+    requested: i64,
+    all: i64,
+}
+
+impl Share {
+    /// What the pod would leave free, in hundredths, rounded down as by kube-scheduler.
+    fn left(self) -> i64 {
+        if self.all > 0 { (self.free - self.requested).max(0) * 100 / self.all } else { 0 }
+    }
+
+    /// The part of it that is used, with so much more.
+    fn used(self, more: i64) -> f64 {
+        ((self.all - self.free + more) as f64 / self.all.max(1) as f64).min(1.0)
+    }
+}
+
+/// The BalancedAllocation score (`noderesources/balanced_allocation.go` of Kubernetes 1.36): how much a pod brings the used
+/// parts of CPU and memory together; 75 where it changes nothing.
+fn balance_score(cpu: Share, memory: Share) -> i64 {
+    let balance = |cpu_part: f64, memory_part: f64| ((1.0 - ((cpu_part - memory_part) / 2.0).abs()) * 100.0) as i64;
+    let with_pod = balance(cpu.used(cpu.requested), memory.used(memory.requested));
+    let without_pod = balance(cpu.used(0), memory.used(0));
+    50 + (50 + with_pod - without_pod) / 2
 }
 
 /// Pods of a selector, counted per node.
