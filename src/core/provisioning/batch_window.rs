@@ -3,7 +3,7 @@
 use crate::model::cluster::pod::Pod;
 use crate::model::names::Uid;
 use crate::model::settings::Settings;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -20,7 +20,13 @@ struct OpenWindow {
     opened: Timestamp,
     /// When the newest pod arrived.
     newest: Timestamp,
+    /// How many pods there were, and when the newest of them was created, to the second.
+    pods: usize,
+    created: Timestamp,
 }
+
+/// Kubernetes tells the time of creation in whole seconds.
+const CREATION_PRECISION: SignedDuration = SignedDuration::from_secs(1);
 
 impl BatchWindow {
     /// When the window closes: `batch_idle_duration` after the newest pod, at most `batch_max_duration` after it was
@@ -33,9 +39,14 @@ impl BatchWindow {
             self.open = None;
             return None;
         }
-        let window = self.open.get_or_insert(OpenWindow { opened: now, newest: now });
-        let newest = fresh.iter().map(|p| p.created_at).max().unwrap_or(now).min(now);
-        window.newest = window.newest.max(newest);
+        let created = fresh.iter().map(|p| p.created_at).max().unwrap_or(now);
+        // Pods that have been waiting for longer, as at a start, need not wait for others.
+        let arrived = created.saturating_add(CREATION_PRECISION).map_or(now, |at| at.min(now));
+        let (opened, pods) = (now, fresh.len());
+        let window = self.open.get_or_insert(OpenWindow { opened, newest: arrived, pods, created });
+        if pods > window.pods || created > window.created {
+            (window.newest, window.pods, window.created) = (arrived.max(window.newest), pods, created);
+        }
         Some((window.newest + settings.batch_idle_duration).min(window.opened + settings.batch_max_duration))
     }
 

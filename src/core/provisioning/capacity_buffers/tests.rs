@@ -7,7 +7,7 @@ use crate::fixtures::{at, cluster, full_subnet, managed, offering, pod, pool, pu
 use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::node::Node;
 use crate::model::names::{Namespace, ObjectName, Uid};
-use crate::plan::{ClaimDraft, ClaimUpdate, Command, Plan};
+use crate::plan::{ClaimDraft, ClaimUpdate, Command, NodeUpdate, Plan};
 use crate::provisioning::{ProvisionMemory, provision};
 
 const SMALL: &str = "Standard_D2s_v5";
@@ -60,14 +60,15 @@ fn nodes(size: &str, count: usize) -> (Snapshot, Vec<Node>) {
 fn disrupted(snapshot: &Snapshot) -> Vec<String> {
     let mut memory = DisruptionMemory::default();
     let word = |command: &Command| match command {
-        Command::DeleteClaim { claim, category } => format!("{category} {}", claim.name),
-        Command::UpdateClaim { claim, update: ClaimUpdate::Disrupted(_) } => format!("replace {}", claim.name),
+        Command::DeleteClaim { claim, category } => Some(format!("{category} {}", claim.name)),
+        Command::UpdateClaim { claim, update: ClaimUpdate::Disrupted(_) } => Some(format!("replace {}", claim.name)),
+        Command::UpdateNode { update: NodeUpdate::TaintUnderutilized, .. } => None,
         other => panic!("unexpected {other:?}"),
     };
     let pass = |now| -> Plan { disrupt(snapshot, &mut memory, &ProvisionMemory::default(), &settings(), at(now), 1) };
-    let mut plans = (0..=60).step_by(10).map(pass);
-    let found = plans.find(|plan| !plan.commands.is_empty());
-    found.map(|plan| plan.commands.iter().map(|planned| word(&planned.command)).collect()).unwrap_or_default()
+    let plans = (0..=60).step_by(10).map(pass);
+    let mut done = plans.map(|plan| plan.commands.iter().filter_map(|planned| word(&planned.command)).collect());
+    done.find(|words: &Vec<String>| !words.is_empty()).unwrap_or_default()
 }
 
 fn buffer_placement(memory: &ProvisionMemory) -> (usize, usize, usize) {
