@@ -7,11 +7,13 @@ use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::NodePool;
+use crate::model::names::NodePoolName;
 use crate::plan::Plan;
 use crate::provisioning::ProvisionMemory;
 use crate::scheduling::OverlaidInstanceTypes;
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A node that may be disrupted.
@@ -26,7 +28,9 @@ pub(super) struct Candidate<'a> {
     pub(super) price: HourlyPrice,
     /// Its capacity type.
     pub(super) capacity_type: CapacityType,
-    /// For how long its pods have not changed.
+    /// From when it may be disrupted by `consolidateAfter`.
+    pub(super) eligible_at: Timestamp,
+    /// For how long its pods have not changed; less where its NodePool has launched a node since.
     pub(super) quiet_for: SignedDuration,
     /// Requested of allocatable, of that resource of which most is, in thousandths.
     used_permille: i64,
@@ -36,6 +40,11 @@ impl Candidate<'_> {
     /// It has no pods to reschedule.
     pub(super) fn is_empty(&self) -> bool {
         self.pods.is_empty()
+    }
+
+    /// Its price, in nano-USD per hour, for each pod that would have to move, and one more.
+    pub(super) fn price_per_pod(&self) -> i128 {
+        i128::from(self.price.nanos()) / (1 + self.pods.len() as i128)
     }
 
     /// The part of its price, in nano-USD per hour, that is paid for what pods request.
@@ -49,15 +58,17 @@ impl Candidate<'_> {
     }
 }
 
-/// All nodes that may be disrupted: initialized, quiet for `consolidateAfter`, not nominated for pending pods, and
-/// without anything that must not be disrupted. Requests a wake-up when a node becomes quiet for long enough.
+/// All nodes that may be disrupted, now or when they have been quiet for `consolidateAfter`: initialized, not nominated for
+/// pending pods, and without anything that must not be disrupted. Requests a wake-up when a node becomes quiet for long
+/// enough.
 pub(super) fn disruption_candidates<'a>(
     snapshot: &'a Snapshot,
     provision: &ProvisionMemory,
+    launches: &BTreeMap<NodePoolName, Timestamp>,
     now: Timestamp,
     plan: &mut Plan,
 ) -> Vec<Candidate<'a>> {
-    let filter = CandidateFilter { snapshot, provision, overlaid: OverlaidInstanceTypes::of(snapshot), now };
+    let filter = CandidateFilter { snapshot, provision, launches, overlaid: OverlaidInstanceTypes::of(snapshot), now };
     snapshot.claims().values().filter_map(|claim| filter.candidate(claim, plan)).collect()
 }
 
@@ -65,13 +76,15 @@ pub(super) fn disruption_candidates<'a>(
 struct CandidateFilter<'a, 'p> {
     snapshot: &'a Snapshot,
     provision: &'p ProvisionMemory,
+    /// When each pool has last launched a node for pods that waited.
+    launches: &'p BTreeMap<NodePoolName, Timestamp>,
     overlaid: OverlaidInstanceTypes,
     now: Timestamp,
 }
 
 impl<'a> CandidateFilter<'a, '_> {
     fn candidate(&self, claim: &'a Arc<Claim>, plan: &mut Plan) -> Option<Candidate<'a>> {
-        let Self { snapshot, provision, overlaid, now } = self;
+        let Self { snapshot, provision, overlaid, now, .. } = self;
         let initialized = claim
             .status
             .initialized
@@ -80,10 +93,9 @@ impl<'a> CandidateFilter<'a, '_> {
         let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
         let after = pool.disruption.consolidate_after?;
         let quiet_since = claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized));
-        let quiet_at = quiet_since.saturating_add(after).ok()?;
-        if quiet_at > *now {
-            plan.wake_at(quiet_at);
-            return None;
+        let eligible_at = quiet_since.saturating_add(after).ok()?;
+        if eligible_at > *now {
+            plan.wake_at(eligible_at);
         }
         let is_nominated = provision.is_nominated(&claim.name, Some(&node.name));
         if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready || is_nominated {
@@ -95,8 +107,22 @@ impl<'a> CandidateFilter<'a, '_> {
         let price = overlaid.price(&pool.name, &offering.key).unwrap_or(offering.price);
         let capacity_type = offering.key.capacity_type;
         let used_permille = used_permille(snapshot, node);
-        let quiet_for = now.duration_since(quiet_since);
-        Some(Candidate { claim, node, pool, pods, price, capacity_type, quiet_for, used_permille })
+        let quiet_for = self.quiet_for(&pool.name, quiet_since);
+        Some(Candidate { claim, node, pool, pods, price, capacity_type, eligible_at, quiet_for, used_permille })
+    }
+
+    /// For how long nothing has changed. A node that its pool has launched meanwhile shows that capacity is needed again soon:
+    /// what was before counts for a quarter.
+    fn quiet_for(&self, pool: &NodePoolName, quiet_since: Timestamp) -> SignedDuration {
+        let quiet_for = self.now.duration_since(quiet_since);
+        let launched = self.launches.get(pool).filter(|at| **at > quiet_since);
+        match launched {
+            Some(at) => {
+                let since_launch = self.now.duration_since(*at);
+                since_launch + (quiet_for - since_launch) / 4
+            }
+            None => quiet_for,
+        }
     }
 }
 

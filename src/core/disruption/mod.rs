@@ -32,11 +32,16 @@ const VALIDATION_DELAY: SignedDuration = SignedDuration::from_secs(15);
 /// Retry delay of nodes that a budget blocks: its window opens without a change of any object.
 pub(crate) const BUDGET_RETRY: SignedDuration = SignedDuration::from_mins(1);
 
+/// How often disruption is considered while a budget keeps nodes that would be deleted: each that goes makes room for another.
+const BLOCKED_INTERVAL: SignedDuration = SignedDuration::from_secs(2);
+
 /// Memory of disruption. After a crash a finding must hold for 15 s again; moves in progress are found on their objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DisruptionMemory {
     /// Since when each claim has been found empty without interruption.
     empty_since: BTreeMap<ClaimName, Timestamp>,
+    /// When each NodePool has last launched a node for pods that waited.
+    launches: BTreeMap<NodePoolName, Timestamp>,
     /// When disruption was last considered.
     last_pass: Option<Timestamp>,
     /// Sets of nodes that are disrupted together.
@@ -65,7 +70,8 @@ pub fn disrupt(
         return plan;
     }
     delete_expired(snapshot, now, &mut plan);
-    let poll_due = memory.last_pass.map(|at| at + settings.disruption_poll_interval);
+    let interval = if memory.moves.is_blocked() { BLOCKED_INTERVAL } else { settings.disruption_poll_interval };
+    let poll_due = memory.last_pass.map(|at| at + interval);
     let due = poll_due.into_iter().chain(memory.moves.validation_due()).min().filter(|due| *due > now);
     if let Some(due) = due {
         plan.wake_at(due);
@@ -92,7 +98,8 @@ struct PassInput<'a> {
 /// Searches for nodes to disrupt, and disrupts those that were found before.
 fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan) {
     let PassInput { snapshot, provision, settings, now, seed } = input;
-    let candidates = disruption_candidates(snapshot, provision, now, plan);
+    note_launches(snapshot, &mut memory.launches);
+    let candidates = disruption_candidates(snapshot, provision, &memory.launches, now, plan);
     let mut budgets = RemainingBudgets::new(snapshot, now);
     memory.moves.unmarked_sources(snapshot).for_each(|pool| budgets.count(pool));
     let (available_offerings, cache) = (OnceCell::new(), RefCell::new(std::mem::take(&mut memory.offerings)));
@@ -103,9 +110,13 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     let available_offerings = || available_offerings.get_or_init(compute);
     let buffer_capacity = BufferCapacity::of(snapshot, provision, now, available_offerings);
     let movable = candidates.iter().filter(|c| !memory.moves.involves(&c.claim.name));
+    let (movable, early): (Vec<_>, Vec<_>) = movable.partition(|c| c.eligible_at <= now);
+    let movable = movable.into_iter();
     let (empty_nodes, used): (Vec<_>, Vec<_>) =
         movable.partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
-    delete_empty(&empty_nodes, memory, &mut budgets, now, plan);
+    let early_empty = early.iter().copied().filter(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
+    let all_empty: Vec<_> = empty_nodes.iter().copied().chain(early_empty).collect();
+    delete_empty(&all_empty, memory, &mut budgets, now, plan);
     let search = Search {
         snapshot,
         provision,
@@ -116,9 +127,20 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
         available_offerings: &available_offerings,
         buffer_capacity: &buffer_capacity,
     };
-    let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used };
+    let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used, early: &early };
     consolidate(&search, nodes, &mut memory.moves, &mut budgets, plan);
     memory.offerings = cache.take();
+}
+
+/// Takes note of the latest launch of each NodePool that was no replacement.
+fn note_launches(snapshot: &Snapshot, launches: &mut BTreeMap<NodePoolName, Timestamp>) {
+    launches.retain(|pool, _| snapshot.pools().get(pool).is_some());
+    for claim in snapshot.claims().values().filter(|claim| claim.is_ours() && claim.spec.replaces.is_empty()) {
+        if let Some(pool) = claim.spec.pool.clone().filter(|pool| snapshot.pools().get(pool).is_some()) {
+            let latest = launches.entry(pool).or_insert(claim.created_at);
+            *latest = claim.created_at.max(*latest);
+        }
+    }
 }
 
 /// Deletes expired nodes.
@@ -135,7 +157,7 @@ fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
     }
 }
 
-/// Deletes nodes that have been empty for long enough, within budgets.
+/// Deletes nodes that have been empty for long enough, as far as `consolidateAfter` and budgets allow.
 fn delete_empty(
     empty: &[&Candidate<'_>],
     memory: &mut DisruptionMemory,
@@ -147,8 +169,9 @@ fn delete_empty(
     for candidate in empty {
         let since = before.get(&candidate.claim.name).copied().unwrap_or(now);
         memory.empty_since.insert(candidate.claim.name.clone(), since);
-        if since + VALIDATION_DELAY > now {
-            plan.wake_at(since + VALIDATION_DELAY);
+        let due = candidate.eligible_at.max(since + VALIDATION_DELAY);
+        if due > now {
+            plan.wake_at(due);
         } else if budgets.consume(candidate, DisruptionReason::Empty) {
             let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "empty" };
             plan.push(

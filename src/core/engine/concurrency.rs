@@ -111,7 +111,7 @@ mod tests {
             subnet: None,
             capacity_reservation_group: None,
         };
-        PlannedCommand { command: Command::Launch(Box::new(launch)), reason: "".into() }
+        PlannedCommand { command: Command::Launch(Box::new(launch)), reason: "".into(), preconditions: None }
     }
 
     #[test]
@@ -123,7 +123,11 @@ mod tests {
         let vm = settings.cluster.node_resource_group.resource(VM_TYPE, "aks-zzz");
         let claim = ClaimRef { name: ClaimName::new("zzz").unwrap(), uid: Uid::new("uid").unwrap() };
         let check = CheckVm { claim, vm, if_lost: IfVmLost::DeleteClaim };
-        plan.push(PlannedCommand { command: Command::CheckVm(Box::new(check)), reason: "".into() });
+        plan.push(PlannedCommand {
+            command: Command::CheckVm(Box::new(check)),
+            reason: "".into(),
+            preconditions: None,
+        });
         for planned in plan {
             assert!(executor.start(planned, &snapshot, &settings, start()));
         }

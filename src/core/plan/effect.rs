@@ -171,6 +171,10 @@ pub enum NodeUpdate {
     TaintDisrupted,
     /// It is not disrupted after all.
     RemoveDisruptedTaint,
+    /// It may soon be deleted: new pods prefer other nodes.
+    TaintUnderutilized,
+    /// It is used after all.
+    RemoveUnderutilizedTaint,
 }
 
 /// A NIC to be created.

@@ -7,6 +7,7 @@ mod aks_machine;
 mod cloud_request;
 mod command;
 mod effect;
+mod preconditions;
 mod script;
 
 pub use aks_machine::{AksMachineRequest, AksMachineSpec};
@@ -20,6 +21,7 @@ pub use effect::{
     RecordChange, Reply, ResourceTotal, SecurityProfile, SweepReport, VmSpec,
 };
 use jiff::Timestamp;
+pub use preconditions::Preconditions;
 pub use script::{CommandReport, LaunchReport, Script, SingleEffect, Step, TerminationReport};
 use std::sync::Arc;
 
@@ -40,12 +42,20 @@ pub struct PlannedCommand {
     pub command: Command,
     /// Why, for people: one sentence without a full stop.
     pub reason: Arc<str>,
+    /// What it rests on beside its own object; shared by commands that go together.
+    pub preconditions: Option<Arc<Preconditions>>,
 }
 
 impl Plan {
     /// Adds a command with its reason.
     pub fn push(&mut self, command: Command, reason: impl AsRef<str>) {
-        self.commands.push(PlannedCommand { command, reason: Arc::from(reason.as_ref()) });
+        self.commands.push(PlannedCommand { command, reason: Arc::from(reason.as_ref()), preconditions: None });
+    }
+
+    /// Adds a command with its reason, and what it rests on.
+    pub fn push_if(&mut self, preconditions: &Arc<Preconditions>, command: Command, reason: impl AsRef<str>) {
+        let preconditions = Some(Arc::clone(preconditions));
+        self.commands.push(PlannedCommand { command, reason: Arc::from(reason.as_ref()), preconditions });
     }
 
     /// Decide again at this time, or earlier if that was requested already.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::catalog::CapacityType::{OnDemand, Reserved};
 use crate::catalog::live::{Quota, QuotaUsage};
+use crate::disruption::{DisruptionMemory, disrupt};
 use crate::fixtures::{
     at, claim, cluster, managed, node, offering, pods, pool, put, requirements_in, reserve, running, settings, shape,
     start,
@@ -425,8 +426,10 @@ fn pods_wait_for_a_fleet_that_is_being_made_and_then_run_on_it() {
 fn nodes_of_a_fleet_are_never_consolidated() {
     let (snapshot, _) = with_nodes(&static_pool(2), 2);
     let mut memory = crate::engine::decide::Memory::default();
+    let mut disruption = DisruptionMemory::default();
     for now in (0..600).step_by(10) {
-        let plan = crate::engine::decide::decide(&snapshot, &mut memory, &settings(), at(now), 1);
+        let mut plan = crate::engine::decide::decide(&snapshot, &mut memory, &settings(), at(now), 1);
+        plan.extend(disrupt(&snapshot, &mut disruption, &memory.provision, &settings(), at(now), 1));
         assert!(deleted(&plan).is_empty(), "empty as they are: {plan:?}");
     }
 }

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Node, Taint as WireTaint};
 use kube::Api;
 use napkeeper_core::model::cluster::pod::{Labels, Taint};
 use napkeeper_core::model::errors::ClusterError;
-use napkeeper_core::model::labels::{FINALIZER, INITIALIZED, REGISTERED, TAINT_DISRUPTED, TAINT_UNREGISTERED};
+use napkeeper_core::model::labels::{FINALIZER, INITIALIZED, REGISTERED, TAINT_UNREGISTERED};
 use napkeeper_core::model::names::{NodeName, Uid};
 use napkeeper_core::plan::NodeUpdate;
 use serde_json::{Value, json};
@@ -29,8 +29,10 @@ impl Writer {
             NodeUpdate::Register { .. } if node.metadata.deletion_timestamp.is_some() => Err(ClusterError::Conflict),
             NodeUpdate::Register { labels, taints } => Ok(register(node, labels, taints)),
             NodeUpdate::Initialize => Ok(initialize(node)),
-            NodeUpdate::TaintDisrupted => Ok(disrupt(node)),
-            NodeUpdate::RemoveDisruptedTaint => Ok(remove_disrupted_taint(node)),
+            NodeUpdate::TaintDisrupted => Ok(add_taint(node, &Taint::disrupted())),
+            NodeUpdate::RemoveDisruptedTaint => Ok(remove_taint(node, &Taint::disrupted())),
+            NodeUpdate::TaintUnderutilized => Ok(add_taint(node, &Taint::underutilized())),
+            NodeUpdate::RemoveUnderutilizedTaint => Ok(remove_taint(node, &Taint::underutilized())),
         })
         .await
     }
@@ -75,14 +77,15 @@ fn initialize(node: &Node) -> Option<Value> {
     (label(node, INITIALIZED) != Some("true")).then(patch)
 }
 
-fn disrupt(node: &Node) -> Option<Value> {
+fn add_taint(node: &Node, taint: &Taint) -> Option<Value> {
     let mut taints = taints_of(node).to_vec();
-    put_taint(&mut taints, &Taint::disrupted());
+    put_taint(&mut taints, taint);
     (taints != taints_of(node)).then(|| json!({ "spec": { "taints": taints } }))
 }
 
-fn remove_disrupted_taint(node: &Node) -> Option<Value> {
-    let is_other = |taint: &&WireTaint| taint.key != TAINT_DISRUPTED;
+/// Removes a taint of ours, whatever its value and effect.
+fn remove_taint(node: &Node, removed: &Taint) -> Option<Value> {
+    let is_other = |taint: &&WireTaint| taint.key != *removed.key;
     let taints: Vec<&WireTaint> = taints_of(node).iter().filter(is_other).collect();
     (taints.len() < taints_of(node).len()).then(|| json!({ "spec": { "taints": taints } }))
 }
@@ -164,9 +167,12 @@ mod tests {
     #[test]
     fn an_unchanged_node_is_not_written() {
         let bare = node(json!({ "metadata": {}, "spec": {} }));
-        let taint = json!({ "key": TAINT_DISRUPTED, "effect": "NoSchedule" });
-        assert_eq!(disrupt(&bare).unwrap(), json!({ "spec": { "taints": [taint] } }));
-        assert_eq!(disrupt(&node(json!({ "metadata": {}, "spec": { "taints": [taint] } }))), None);
+        let taint = json!({ "key": "karpenter.sh/disrupted", "effect": "NoSchedule" });
+        assert_eq!(add_taint(&bare, &Taint::disrupted()).unwrap(), json!({ "spec": { "taints": [taint] } }));
+        assert_eq!(
+            add_taint(&node(json!({ "metadata": {}, "spec": { "taints": [taint] } })), &Taint::disrupted()),
+            None
+        );
         assert_eq!(initialize(&bare).unwrap(), json!({ "metadata": { "labels": { INITIALIZED: "true" } } }));
         assert_eq!(initialize(&node(json!({ "metadata": { "labels": { INITIALIZED: "true" } } }))), None);
     }

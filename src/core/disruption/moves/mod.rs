@@ -5,11 +5,13 @@
 //! that do are marked first, so that no pods come to them; then the replacements are created, and once these are ready
 //! for pods, the old nodes are deleted. If that fails, the marks are removed.
 
+mod carry_out;
 mod components;
 mod progress;
 mod scatter;
 mod search;
 mod simulation;
+mod soft_taints;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +36,12 @@ const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(1);
 /// Moves that are found or carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct MoveMemory {
-    /// What has been found and must hold. If lost, it must be found again.
+    /// Since when the pods of each of these nodes fit on others, together, as every pass has found. If lost, it counts from
+    /// the next pass.
+    deletable_since: BTreeMap<ClaimName, Timestamp>,
+    /// A budget keeps some of them.
+    is_blocked: bool,
+    /// Replacements that have been found and must hold. If lost, they must be found again.
     findings: Vec<Finding>,
     /// Moves with replacements that are carried out, by the first of their sources. They are durable: the sources carry
     /// the condition `DisruptionReason` and then the taint `karpenter.sh/disrupted`, and the replacements name them.
@@ -49,7 +56,7 @@ pub(super) struct MoveMemory {
     pub(super) unconsolidatable: BTreeMap<ClaimName, (Timestamp, StateGenerations)>,
 }
 
-/// Nodes that could be disrupted together, by the names of their NodeClaims.
+/// Nodes that others could replace together, by the names of their NodeClaims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
     sources: BTreeSet<ClaimName>,
@@ -76,6 +83,11 @@ impl MoveMemory {
         self.moves.values().any(is_of)
     }
 
+    /// A budget keeps nodes that would be deleted.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
     /// When the findings are simulated again.
     pub(super) fn validation_due(&self) -> Option<Timestamp> {
         self.findings.iter().map(|finding| finding.found_at + VALIDATION_DELAY).min()
@@ -94,6 +106,8 @@ impl MoveMemory {
     /// What was found must be found again.
     pub(super) fn forget_findings(&mut self) {
         self.findings.clear();
+        self.deletable_since.clear();
+        self.exhausted = None;
     }
 
     fn forget_deleted(&mut self, exists: impl Fn(&ClaimName) -> bool) {

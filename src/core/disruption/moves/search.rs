@@ -1,26 +1,28 @@
 //! Searches for moves that save money.
 //!
 //! First the nodes whose pods all fit on others, as many together as the budgets allow: each set is simulated as a whole.
-//! If there are none, nodes that fewer or cheaper new ones can replace: the most wasteful two, three and so on together,
+//! Beside them, nodes that fewer or cheaper new ones can replace: the most wasteful two, three and so on together,
 //! of which the best set is taken, and single ones in turn.
 
 use super::super::candidate::Candidate;
-use super::super::{BUDGET_RETRY, RemainingBudgets, VALIDATION_DELAY, allows_consolidation};
+use super::super::{BUDGET_RETRY, RemainingBudgets, allows_consolidation};
 use super::components::{Component, LONGEST_LIFE, worthwhile};
+use super::scatter::Rooms;
 use super::simulation::{Simulation, SimulationInput};
-use super::{Finding, Move, MoveMemory, names_of};
+use super::soft_taints::{is_soft_tainted, soft_taint};
+use super::{Finding, MoveMemory, names_of};
 use crate::catalog::CapacityType;
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodeName};
 use crate::model::support::parallel::map_in_order;
 use crate::plan::{Command, Plan};
 use crate::provisioning::capacity_buffers::BufferCapacity;
-use crate::provisioning::{ProvisionMemory, StateGenerations, claim_draft, has_unobserved_claims};
-use crate::scheduling::{AvailableOfferings, NewNode};
+use crate::provisioning::{ProvisionMemory, StateGenerations, has_unobserved_claims};
+use crate::scheduling::AvailableOfferings;
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
 /// Most simulations of sets in one pass.
@@ -55,6 +57,8 @@ pub(in crate::disruption) struct Candidates<'c, 'a> {
     pub(in crate::disruption) empty: &'c [&'c Candidate<'a>],
     /// Those with such pods, or with capacity of CapacityBuffers.
     pub(in crate::disruption) with_pods: &'c [&'c Candidate<'a>],
+    /// Those that `consolidateAfter` does not allow to be disrupted yet.
+    pub(in crate::disruption) early: &'c [&'c Candidate<'a>],
 }
 
 /// Carries out what has been found before and still holds, and searches for more.
@@ -68,12 +72,7 @@ pub(in crate::disruption) fn consolidate(
     let Search { snapshot, provision, now, .. } = *search;
     memory.forget_deleted(|name| snapshot.claims().get(name).is_some());
     let generations = StateGenerations::of(snapshot, &provision.unavailable);
-    let due = memory.validation_due();
-    if let Some(due) = due.filter(|due| *due > now) {
-        return plan.wake_at(due);
-    }
-    if due.is_none()
-        && let Some((state, retry_at)) = memory.exhausted
+    if let Some((state, retry_at)) = memory.exhausted
         && state == generations
     {
         match retry_at {
@@ -82,12 +81,10 @@ pub(in crate::disruption) fn consolidate(
             None => return,
         }
     }
-    let movable = candidates.with_pods.iter().copied().filter(|c| allows_consolidation(c.pool.disruption.policy));
-    let movable: Vec<&Candidate<'_>> = movable.collect();
-    if movable.is_empty() || provision.deferred > 0 || has_unobserved_claims(snapshot) {
-        memory.findings.clear();
-        return;
-    }
+    let allows_moves = |c: &&Candidate<'_>| allows_consolidation(c.pool.disruption.policy);
+    let (movable, kept): (Vec<_>, Vec<_>) = candidates.with_pods.iter().copied().partition(allows_moves);
+    let later = [kept.as_slice(), candidates.early, candidates.empty].concat();
+    let is_unsettled = provision.deferred > 0 || has_unobserved_claims(snapshot);
     let input = SimulationInput {
         snapshot,
         provision,
@@ -95,16 +92,9 @@ pub(in crate::disruption) fn consolidate(
         buffer_capacity: search.buffer_capacity,
         now,
     };
-    let Some(simulation) = Simulation::new(input, nodes_being_deleted(candidates.empty, plan)) else {
-        memory.findings.clear();
-        return;
-    };
-    let mut pass = Pass { search, simulation, memory, budgets, plan, generations, simulations: 0 };
-    if due.is_some() {
-        pass.carry_out(&movable);
-    } else {
-        pass.find(movable);
-    }
+    let simulation = Simulation::new(input, nodes_being_deleted(candidates.empty, plan)).filter(|_| !is_unsettled);
+    let Some(simulation) = simulation else { return memory.forget_findings() };
+    Pass { search, simulation, memory, budgets, plan, generations, retry_at: None }.run(movable, later);
 }
 
 /// Nodes that are deleted in this very pass: no pods are moved there.
@@ -121,58 +111,43 @@ fn nodes_being_deleted(candidates: &[&Candidate<'_>], plan: &Plan) -> BTreeSet<N
     of_deleted.map(|c| c.node.name.clone()).collect()
 }
 
-struct Pass<'p, 'a, 'b> {
-    search: &'p Search<'a>,
-    simulation: Simulation<'p>,
-    memory: &'p mut MoveMemory,
-    budgets: &'p mut RemainingBudgets<'b>,
-    plan: &'p mut Plan,
-    generations: StateGenerations,
-    simulations: usize,
+/// One pass of the search.
+pub(super) struct Pass<'p, 'a, 'b> {
+    pub(super) search: &'p Search<'a>,
+    pub(super) simulation: Simulation<'p>,
+    pub(super) memory: &'p mut MoveMemory,
+    pub(super) budgets: &'p mut RemainingBudgets<'b>,
+    pub(super) plan: &'p mut Plan,
+    pub(super) generations: StateGenerations,
+    /// When there may be more to do although nothing changes.
+    pub(super) retry_at: Option<Timestamp>,
+}
+
+/// Nodes whose pods all fit on others.
+struct Deletable<'c, 'a> {
+    /// Those that may be deleted once they have been such nodes for long enough.
+    now: Vec<&'c Candidate<'a>>,
+    /// And those that may be deleted later.
+    all: Vec<&'c Candidate<'a>>,
 }
 
 impl<'p> Pass<'p, '_, '_> {
-    /// Simulates again what was found, and carries out what is still worth it.
-    fn carry_out(&mut self, candidates: &[&Candidate<'_>]) {
-        let by_name: BTreeMap<&ClaimName, &Candidate<'_>> = candidates.iter().map(|c| (&c.claim.name, *c)).collect();
-        let findings = std::mem::take(&mut self.memory.findings);
-        let groups = findings.iter().filter_map(|finding| {
-            let sources: Vec<&Candidate<'_>> = finding.sources.iter().filter_map(|n| by_name.get(n).copied()).collect();
-            (sources.len() == finding.sources.len()).then_some(sources)
-        });
-        let groups: Vec<Vec<&Candidate<'_>>> = groups.collect();
-        let new_nodes = groups.iter().map(Vec::len).sum();
-        let sources: Vec<&Candidate<'_>> = self.largest_set(&groups, new_nodes).into_iter().flatten().collect();
-        let Some(outcome) = self.simulation.without(&sources, sources.len()) else { return };
-        let components = worthwhile(&sources, outcome, self.available());
-        let deleted = components.iter().filter(|component| component.new_nodes.is_empty());
-        let deleted: Vec<&Candidate<'_>> = deleted.flat_map(|component| component.sources.iter().copied()).collect();
-        let finds_room = self.simulation.finds_room_without(&deleted);
-        let holds = |component: &Component<'_, '_>| finds_room || !component.new_nodes.is_empty();
-        for (index, component) in components.into_iter().filter(holds).enumerate() {
-            if self.budgets.consume_all(&component.sources, DisruptionReason::Underutilized) {
-                self.start(component, index);
-            } else {
-                self.plan.wake_at(self.search.now + BUDGET_RETRY);
-            }
-        }
-    }
-
-    /// As many groups of nodes as can be disrupted together, in order.
-    fn largest_set<'c, 'a>(
+    /// These groups of nodes, and as many others as can be disrupted together with them, in order.
+    pub(super) fn largest_set<'c, 'a>(
         &mut self,
+        simulation: &Simulation<'_>,
+        mut accepted: Vec<Vec<&'c Candidate<'a>>>,
         groups: &[Vec<&'c Candidate<'a>>],
         new_nodes: usize,
     ) -> Vec<Vec<&'c Candidate<'a>>> {
-        let mut accepted: Vec<Vec<&Candidate<'_>>> = Vec::new();
-        let (mut next, mut size) = (0, FIRST_SET);
-        while next < groups.len() && self.simulations < MAX_SET_SIMULATIONS {
+        let (mut next, mut size, mut simulations) = (0, FIRST_SET, 0);
+        while next < groups.len() && simulations < MAX_SET_SIMULATIONS {
             let end = groups.len().min(next + size);
             let tried = &groups[next..end];
             let sources: Vec<&Candidate<'_>> = accepted.iter().chain(tried).flatten().copied().collect();
-            self.simulations += 1;
-            let finds_room = || new_nodes > 0 || self.simulation.finds_room_without(&sources);
-            if self.simulation.without(&sources, new_nodes).is_some() && finds_room() {
+            simulations += 1;
+            let finds_room = || new_nodes > 0 || simulation.finds_room_without(&sources);
+            if simulation.without(&sources, new_nodes).is_some() && finds_room() {
                 accepted.extend(tried.iter().cloned());
                 (next, size) = (end, size * 2);
             } else if tried.len() > 1 {
@@ -184,46 +159,60 @@ impl<'p> Pass<'p, '_, '_> {
         accepted
     }
 
-    /// Searches for moves, which must hold for a while.
-    fn find(&mut self, mut candidates: Vec<&Candidate<'_>>) {
+    /// Carries out what has held for long enough, and searches for more, among candidates and others that may become some
+    /// later.
+    fn run<'c, 'a>(mut self, mut candidates: Vec<&'c Candidate<'a>>, later: Vec<&'c Candidate<'a>>) {
+        let now = self.search.now;
         let last = |c: &Candidate<'_>| self.memory.unconsolidatable.get(&c.claim.name);
-        candidates.sort_by_key(|c| {
-            let per_pod = i128::from(c.price.nanos()) / (1 + c.pods.len() as i128);
-            (last(c).map(|(at, _)| *at), Reverse(per_pod), c.claim.name.clone())
-        });
-        let (candidates, is_blocked) = self.within_budgets(candidates);
+        candidates.sort_by_key(|c| (last(c).map(|(at, _)| *at), Reverse(c.price_per_pod()), c.claim.name.clone()));
+        self.retry_at = self.more_worth_at(&candidates);
+        later.iter().map(|c| c.eligible_at).filter(|at| *at > now).for_each(|at| self.retry(at));
+        let deletable = self.find_deletable(&candidates, later);
+        self.delete_together(&deletable.now);
+        let names = names_of(&deletable.all);
+        soft_taint(self.search.snapshot, &names, self.plan);
+        candidates.retain(|c| !names.contains(&c.claim.name));
+        match self.memory.validation_due() {
+            None => self.search_replacements(&candidates, &deletable.all),
+            Some(due) if due > now => {}
+            Some(_) => self.carry_out(&candidates, &deletable.all),
+        }
+        self.memory.validation_due().into_iter().for_each(|at| self.retry(at));
+        self.memory.exhausted = Some((self.generations, self.retry_at));
+        self.retry_at.into_iter().for_each(|at| self.plan.wake_at(at));
+    }
+
+    /// Searches again at this time, or earlier if that was requested already.
+    pub(super) fn retry(&mut self, at: Timestamp) {
+        self.retry_at = Some(self.retry_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// Searches for sets of nodes that cheaper ones can replace, which must hold for a while.
+    fn search_replacements(&mut self, candidates: &[&Candidate<'_>], deletable: &[&Candidate<'_>]) {
+        let (open, is_blocked) = self.within_budgets(candidates);
         if is_blocked {
-            self.plan.wake_at(self.search.now + BUDGET_RETRY);
+            self.retry(self.search.now + BUDGET_RETRY);
         }
-        let mut found = self.find_deletions(&candidates);
-        if found.is_empty() {
-            found = self.find_replacements(&candidates);
-        }
-        if found.is_empty() {
-            let is_done = candidates.iter().all(|c| last_state(self.memory, c) == Some(self.generations));
-            let retry_at = self.retry_at(&candidates);
-            self.memory.exhausted = (is_done && !is_blocked).then_some((self.generations, retry_at));
-            retry_at.into_iter().for_each(|at| self.plan.wake_at(at));
-            return;
-        }
+        let found = self.find_replacements(&open, deletable);
         let found_at = self.search.now;
         self.memory.findings = found.into_iter().map(|sources| Finding { sources, found_at }).collect();
-        self.plan.wake_at(found_at + VALIDATION_DELAY);
+        if !open.iter().all(|c| last_state(self.memory, c) == Some(self.generations)) {
+            self.retry(self.search.now + self.search.poll_interval);
+        }
     }
 
     /// When more may be worth it although nothing changes: after a quarter of the time for which nothing has.
-    fn retry_at(&self, candidates: &[&Candidate<'_>]) -> Option<Timestamp> {
+    fn more_worth_at(&self, candidates: &[&Candidate<'_>]) -> Option<Timestamp> {
         let quiet_for = candidates.iter().map(|c| c.quiet_for).filter(|time| *time < LONGEST_LIFE).min()?;
         self.search.now.checked_add((quiet_for / 4).max(self.search.poll_interval)).ok()
     }
 
     /// Those that the budgets of their pools allow to be disrupted, in order, and whether there are others.
-    fn within_budgets<'c, 'a>(&mut self, candidates: Vec<&'c Candidate<'a>>) -> (Vec<&'c Candidate<'a>>, bool) {
-        let count = candidates.len();
+    fn within_budgets<'c, 'a>(&mut self, candidates: &[&'c Candidate<'a>]) -> (Vec<&'c Candidate<'a>>, bool) {
         let budgets = &mut *self.budgets;
         let is_open = |c: &&Candidate<'_>| budgets.left(c.pool, DisruptionReason::Underutilized) > 0;
-        let open: Vec<&Candidate<'_>> = candidates.into_iter().filter(is_open).collect();
-        let is_blocked = open.len() < count;
+        let open: Vec<&Candidate<'_>> = candidates.iter().copied().filter(is_open).collect();
+        let is_blocked = open.len() < candidates.len();
         (open, is_blocked)
     }
 
@@ -233,24 +222,44 @@ impl<'p> Pass<'p, '_, '_> {
         candidates.into_iter().filter(|c| budgets.consume(c, DisruptionReason::Underutilized)).collect()
     }
 
-    /// Nodes whose pods all fit on others, each a set of its own.
-    fn find_deletions(&mut self, candidates: &[&Candidate<'_>]) -> Vec<BTreeSet<ClaimName>> {
-        let is_worth_it = |c: &&&Candidate<'_>| Component { sources: vec![**c], new_nodes: Vec::new() }.pays_back();
-        let singles: Vec<Vec<&Candidate<'_>>> = candidates.iter().filter(is_worth_it).map(|c| vec![*c]).collect();
-        let deleted: Vec<&Candidate<'_>> = self.largest_set(&singles, 0).into_iter().flatten().collect();
-        self.as_budgets_allow(deleted).iter().map(|c| [c.claim.name.clone()].into()).collect()
+    /// Nodes whose pods all fit on others, together; and with them all others that may be deleted later, since what keeps them
+    /// will pass.
+    fn find_deletable<'c, 'a>(
+        &mut self,
+        candidates: &[&'c Candidate<'a>],
+        mut later: Vec<&'c Candidate<'a>>,
+    ) -> Deletable<'c, 'a> {
+        let simulation = self.simulation.clone();
+        let rooms = Rooms::new(self.search.snapshot);
+        let fits = |c: &&Candidate<'_>| rooms.may_take_pods_of(c);
+        let (mut now, early): (Vec<_>, Vec<_>) = candidates.iter().copied().filter(fits).partition(|c| pays_back(c));
+        now.sort_by_key(|c| self.memory.deletable_since.get(&c.claim.name).copied().unwrap_or(Timestamp::MAX));
+        let set = self.largest_set(&simulation, Vec::new(), &each(now), 0);
+        later.retain(fits);
+        later.extend(early);
+        later.sort_by_key(|c| (!is_soft_tainted(c), Reverse(c.price_per_pod()), c.claim.name.clone()));
+        let all = self.largest_set(&simulation, set.clone(), &each(later), 0).concat();
+        let before = std::mem::take(&mut self.memory.deletable_since);
+        let since = |name: &ClaimName| before.get(name).copied().unwrap_or(self.search.now);
+        self.memory.deletable_since = names_of(&all).into_iter().map(|name| (name.clone(), since(&name))).collect();
+        Deletable { now: set.concat(), all }
     }
 
-    /// Sets of nodes that cheaper ones can replace.
-    fn find_replacements(&mut self, candidates: &[&Candidate<'_>]) -> Vec<BTreeSet<ClaimName>> {
-        let together = self.most_wasteful(&self.as_budgets_allow(by_waste(candidates)));
+    /// Sets of nodes that cheaper ones can replace, beside nodes that are deleted.
+    fn find_replacements(
+        &mut self,
+        candidates: &[&Candidate<'_>],
+        deleted: &[&Candidate<'_>],
+    ) -> Vec<BTreeSet<ClaimName>> {
+        let simulation = self.simulation.beside(deleted);
+        let together = self.most_wasteful(&simulation, &self.as_budgets_allow(by_waste(candidates)));
         let is_new = |c: &&&Candidate<'_>| {
             last_state(self.memory, c) != Some(self.generations)
                 && !together.iter().any(|set| set.contains(&c.claim.name))
         };
         let singles: Vec<&Candidate<'_>> =
             candidates.iter().filter(is_new).take(MAX_SINGLE_SIMULATIONS).copied().collect();
-        let (simulation, available) = (&self.simulation, self.available());
+        let available = self.available();
         let results: Vec<_> = map_in_order(self.search.threads, &singles, |candidate| {
             let sources = std::slice::from_ref(candidate);
             let components = worthwhile(sources, simulation.without(sources, 1)?, available);
@@ -271,18 +280,15 @@ impl<'p> Pass<'p, '_, '_> {
                 }
             }
         }
-        if candidates.len() > MAX_SINGLE_SIMULATIONS {
-            self.plan.wake_at(self.search.now + self.search.poll_interval);
-        }
         found
     }
 
     /// The best of the sets of the most wasteful nodes.
-    fn most_wasteful(&self, order: &[&Candidate<'_>]) -> Vec<BTreeSet<ClaimName>> {
+    fn most_wasteful(&self, simulation: &Simulation<'_>, order: &[&Candidate<'_>]) -> Vec<BTreeSet<ClaimName>> {
         let mut sizes: Vec<usize> = REPLACED_TOGETHER.into_iter().filter(|size| *size <= order.len()).collect();
         let all = order.len().min(REPLACED_TOGETHER.last().copied().unwrap_or_default());
         sizes.extend((all > 1 && !sizes.contains(&all)).then_some(all));
-        let (simulation, available) = (&self.simulation, self.available());
+        let available = self.available();
         let results = map_in_order(self.search.threads, &sizes, |size| {
             let sources = &order[..*size];
             let mut components = worthwhile(sources, simulation.without(sources, *size)?, available);
@@ -298,53 +304,8 @@ impl<'p> Pass<'p, '_, '_> {
             .unwrap_or_default()
     }
 
-    fn available(&self) -> &'p AvailableOfferings {
+    pub(super) fn available(&self) -> &'p AvailableOfferings {
         (self.search.available_offerings)()
-    }
-
-    /// Begins a move.
-    fn start(&mut self, component: Component<'_, '_>, index: usize) {
-        let saving = component.saving();
-        let pods = component.pods();
-        if component.new_nodes.is_empty() {
-            component.sources.iter().for_each(|source| self.delete(source));
-            return;
-        }
-        let may_launch = |node: &NewNode| {
-            // One node that is tried is for pods that wait.
-            !self.search.snapshot.holds_launches() && !self.search.snapshot.pool_holds.contains_key(&node.pool)
-        };
-        if !component.new_nodes.iter().all(may_launch) {
-            return;
-        }
-        let old: Vec<&str> = component.sources.iter().map(|source| source.node.name.as_str()).collect();
-        let mut drafts = Vec::new();
-        for (i, node) in component.new_nodes.into_iter().enumerate() {
-            let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
-            let reason = format!("replacing {} with {best} for {pods} pods saves {saving}/h", old.join(", "));
-            let number = usize::MAX - index * 1_000 - i;
-            let Some(mut draft) = claim_draft(self.search.snapshot, node, self.search.seed, self.search.now, number)
-            else {
-                return;
-            };
-            draft.spec.replaces = component.sources.iter().map(|source| source.claim.name.clone()).collect();
-            drafts.push((draft, reason));
-        }
-        let sources: Vec<_> = component.sources.iter().map(|source| source.claim.reference()).collect();
-        let Some(first) = sources.first().map(|source| source.name.clone()) else { return };
-        let one = Move { sources, drafts, replacements: Vec::new(), since: self.search.now };
-        self.memory.moves.insert(first, one);
-    }
-
-    fn delete(&mut self, source: &Candidate<'_>) {
-        let command = Command::DeleteClaim { claim: source.claim.reference(), category: "underutilized" };
-        let gain = match source.capacity_type {
-            CapacityType::Reserved => "frees reserved capacity".to_owned(),
-            CapacityType::Spot | CapacityType::OnDemand => format!("saves {}/h", source.price),
-        };
-        let pods = source.pods.len();
-        let fit = if pods == 1 { "its pod can move to".to_owned() } else { format!("its {pods} pods can move to") };
-        self.plan.push(command, format!("{fit} other nodes, which {gain}"));
     }
 }
 
@@ -354,6 +315,16 @@ fn by_waste<'c, 'a>(candidates: &[&'c Candidate<'a>]) -> Vec<&'c Candidate<'a>> 
         candidates.iter().copied().filter(|c| c.capacity_type != CapacityType::Reserved).collect();
     order.sort_by_key(|c| (Reverse(c.waste() / (1 + c.pods.len() as i128)), c.claim.name.clone()));
     order
+}
+
+/// Each of these as a group of its own.
+fn each<'c, 'a>(candidates: Vec<&'c Candidate<'a>>) -> Vec<Vec<&'c Candidate<'a>>> {
+    candidates.into_iter().map(|candidate| vec![candidate]).collect()
+}
+
+/// True when it is worth it to delete a node, and move its pods to others.
+pub(super) fn pays_back(candidate: &Candidate<'_>) -> bool {
+    Component { sources: vec![candidate], new_nodes: Vec::new() }.pays_back()
 }
 
 /// The state in which a node was last simulated alone without result.

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The cluster as it is before anything is disrupted.
+#[derive(Clone)]
 pub(super) struct Simulation<'a> {
     snapshot: &'a Snapshot,
     provision: &'a ProvisionMemory,
@@ -22,6 +23,8 @@ pub(super) struct Simulation<'a> {
     leaving: BTreeSet<NodeName>,
     /// Pods that wait, and those of nodes that are being deleted: they come first.
     waiting: Vec<Arc<Pod>>,
+    /// Pods of nodes that are disrupted beside those that are asked about.
+    beside: Vec<Arc<Pod>>,
     /// How many of those cannot be scheduled.
     unschedulable: usize,
 }
@@ -42,7 +45,16 @@ impl<'a> Simulation<'a> {
     pub(super) fn new(input: SimulationInput<'a>, leaving: BTreeSet<NodeName>) -> Option<Self> {
         let SimulationInput { snapshot, provision, available, buffer_capacity, now } = input;
         let waiting = provision.placeable_pods(snapshot, now);
-        let mut base = Self { snapshot, provision, available, buffer_capacity, leaving, waiting, unschedulable: 0 };
+        let mut base = Self {
+            snapshot,
+            provision,
+            available,
+            buffer_capacity,
+            leaving,
+            waiting,
+            beside: Vec::new(),
+            unschedulable: 0,
+        };
         if base.waiting.is_empty() {
             return Some(base);
         }
@@ -54,19 +66,28 @@ impl<'a> Simulation<'a> {
         Some(base)
     }
 
+    /// The cluster in which these candidates are deleted too. Their pods go to nodes that are ready.
+    pub(super) fn beside(&self, deleted: &[&Candidate<'_>]) -> Self {
+        let mut one = self.clone();
+        one.leaving.extend(deleted.iter().map(|candidate| candidate.node.name.clone()));
+        one.beside.extend(deleted.iter().flat_map(|candidate| candidate.pods.iter().cloned()));
+        one
+    }
+
     /// Where the pods of these candidates go, with at most so many new nodes; `None` if one of them, or one of those that
     /// wait, cannot be scheduled then, or if it would have to go to a node that is not ready for pods.
     pub(super) fn without(&self, sources: &[&Candidate<'_>], max_new_nodes: usize) -> Option<SchedulingResult> {
         let nodes: BTreeSet<NodeName> = sources.iter().map(|candidate| candidate.node.name.clone()).collect();
-        let pods: Vec<Arc<Pod>> = sources.iter().flat_map(|candidate| candidate.pods.iter().cloned()).collect();
-        let moving: BTreeSet<&ObjectKey> = sources.iter().flat_map(|c| &c.pods).map(|pod| &pod.key).collect();
-        let waiting: BTreeSet<&ObjectKey> = self.waiting.iter().map(|pod| &pod.key).collect();
+        let of_sources = sources.iter().flat_map(|candidate| &candidate.pods);
+        let pods: Vec<Arc<Pod>> = self.beside.iter().chain(of_sources).cloned().collect();
+        let moving: BTreeSet<ObjectKey> = pods.iter().map(|pod| pod.key.clone()).collect();
+        let kept: BTreeSet<&ObjectKey> = self.waiting.iter().chain(&self.beside).map(|pod| &pod.key).collect();
         let outcome = self.schedule(&nodes, pods, max_new_nodes);
-        // Candidates' pods go to nodes that are ready for pods, and those that wait do not get another one instead.
+        // Pods of disrupted nodes go to nodes that are ready, and none but those of these candidates to new ones.
         let is_allowed = |placement: &PodPlacement| match placement.target {
             Target::Node(_) => true,
             Target::Claim(_) => !moving.contains(&placement.pod),
-            Target::New(_) => !waiting.contains(&placement.pod),
+            Target::New(_) => !kept.contains(&placement.pod),
         };
         let is_allowed = outcome.placements.iter().all(is_allowed);
         (is_allowed && self.is_preserved(&outcome, &moving)).then_some(outcome)
@@ -91,7 +112,7 @@ impl<'a> Simulation<'a> {
         schedule(input, &all)
     }
 
-    fn is_preserved(&self, outcome: &SchedulingResult, moving: &BTreeSet<&ObjectKey>) -> bool {
+    fn is_preserved(&self, outcome: &SchedulingResult, moving: &BTreeSet<ObjectKey>) -> bool {
         let (chunks, pods): (Vec<_>, Vec<_>) = unplaced(outcome).partition(|pod| pod.is_chunk());
         pods.len() <= self.unschedulable
             && !pods.iter().any(|pod| moving.contains(&pod.key))

@@ -154,6 +154,12 @@ impl Cluster {
             NodeUpdate::RemoveDisruptedTaint => {
                 node.taints.retain(|taint| *taint != Taint::disrupted());
             }
+            NodeUpdate::TaintUnderutilized => {
+                add_taints(&mut node.taints, [Taint::underutilized()]);
+            }
+            NodeUpdate::RemoveUnderutilizedTaint => {
+                node.taints.retain(|taint| *taint != Taint::underutilized());
+            }
         }
         self.put_node(node);
         Ok(())

@@ -3,6 +3,7 @@
 mod drains;
 mod external_changes;
 mod lost_nodes;
+mod moves;
 mod restores;
 mod stories;
 

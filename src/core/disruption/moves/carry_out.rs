@@ -1,0 +1,121 @@
+//! Carries out what has been found, if it still holds.
+
+use super::super::candidate::Candidate;
+use super::super::{BUDGET_RETRY, VALIDATION_DELAY};
+use super::components::{Component, worthwhile};
+use super::search::Pass;
+use super::{Finding, Move};
+use crate::catalog::CapacityType;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pod::Pod;
+use crate::model::cluster::pool::DisruptionReason;
+use crate::model::names::{ClaimName, NodeName, ObjectKey};
+use crate::plan::{Command, Preconditions};
+use crate::provisioning::claim_draft;
+use crate::scheduling::{NewNode, SchedulingResult, Target};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Pass<'_, '_, '_> {
+    /// Deletes those of these nodes, whose pods fit on others, of which that has been so for long enough.
+    pub(super) fn delete_together(&mut self, deletable: &[&Candidate<'_>]) {
+        let now = self.search.now;
+        self.memory.is_blocked = false;
+        let mut deleted = Vec::new();
+        for source in deletable {
+            let since = self.memory.deletable_since.get(&source.claim.name).copied().unwrap_or(now);
+            if since + VALIDATION_DELAY > now {
+                self.retry(since + VALIDATION_DELAY);
+            } else if self.budgets.consume(source, DisruptionReason::Underutilized) {
+                deleted.push(*source);
+            } else {
+                self.memory.is_blocked = true;
+                self.retry(now + BUDGET_RETRY);
+            }
+        }
+        let Some(outcome) = self.simulation.without(&deleted, 0).filter(|_| !deleted.is_empty()) else { return };
+        let preconditions = Arc::new(self.preconditions(&deleted, &outcome));
+        deleted.iter().for_each(|source| self.delete(source, &preconditions));
+    }
+
+    /// What the deletion of these nodes rests on.
+    fn preconditions(&self, deleted: &[&Candidate<'_>], outcome: &SchedulingResult) -> Preconditions {
+        let snapshot = self.search.snapshot;
+        let pods_of = |node: &NodeName| snapshot.node_usage(node).map(|usage| usage.pods.clone()).unwrap_or_default();
+        let pods = deleted.iter().map(|source| (source.node.name.clone(), pods_of(&source.node.name))).collect();
+        let moved = deleted.iter().flat_map(|source| &source.pods);
+        let moved: BTreeMap<&ObjectKey, &Arc<Pod>> = moved.map(|pod| (&pod.key, pod)).collect();
+        let mut destinations: BTreeMap<NodeName, Resources> = BTreeMap::new();
+        for placement in &outcome.placements {
+            if let (Target::Node(node), Some(pod)) = (&placement.target, moved.get(&placement.pod)) {
+                destinations.entry(node.clone()).or_default().add(&pod.shape.requests);
+            }
+        }
+        Preconditions { pods, destinations }
+    }
+
+    /// Simulates again what was found, beside nodes that are or may be deleted, and replaces what is still worth it.
+    pub(super) fn carry_out(&mut self, candidates: &[&Candidate<'_>], deletable: &[&Candidate<'_>]) {
+        let by_name: BTreeMap<&ClaimName, &Candidate<'_>> = candidates.iter().map(|c| (&c.claim.name, *c)).collect();
+        let findings = std::mem::take(&mut self.memory.findings);
+        let sources = |finding: &Finding| finding.sources.iter().map(|name| by_name.get(name).copied()).collect();
+        let groups: Vec<Vec<&Candidate<'_>>> = findings.iter().filter_map(sources).collect();
+        let simulation = self.simulation.beside(deletable);
+        let new_nodes = groups.iter().map(Vec::len).sum();
+        let sources = self.largest_set(&simulation, Vec::new(), &groups, new_nodes).concat();
+        if sources.is_empty() {
+            return;
+        }
+        let Some(outcome) = simulation.without(&sources, sources.len()) else { return };
+        // Where none is needed any more, it is found again as one that can be deleted.
+        let components = worthwhile(&sources, outcome, self.available()).into_iter();
+        for (index, component) in components.filter(|component| !component.new_nodes.is_empty()).enumerate() {
+            if self.budgets.consume_all(&component.sources, DisruptionReason::Underutilized) {
+                self.start(component, index);
+            } else {
+                self.retry(self.search.now + BUDGET_RETRY);
+            }
+        }
+    }
+
+    /// Begins a move.
+    fn start(&mut self, component: Component<'_, '_>, index: usize) {
+        let saving = component.saving();
+        let pods = component.pods();
+        let may_launch = |node: &NewNode| {
+            // One node that is tried is for pods that wait.
+            !self.search.snapshot.holds_launches() && !self.search.snapshot.pool_holds.contains_key(&node.pool)
+        };
+        if !component.new_nodes.iter().all(may_launch) {
+            return;
+        }
+        let old: Vec<&str> = component.sources.iter().map(|source| source.node.name.as_str()).collect();
+        let mut drafts = Vec::new();
+        for (i, node) in component.new_nodes.into_iter().enumerate() {
+            let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
+            let reason = format!("replacing {} with {best} for {pods} pods saves {saving}/h", old.join(", "));
+            let number = usize::MAX - index * 1_000 - i;
+            let Some(mut draft) = claim_draft(self.search.snapshot, node, self.search.seed, self.search.now, number)
+            else {
+                return;
+            };
+            draft.spec.replaces = component.sources.iter().map(|source| source.claim.name.clone()).collect();
+            drafts.push((draft, reason));
+        }
+        let sources: Vec<_> = component.sources.iter().map(|source| source.claim.reference()).collect();
+        let Some(first) = sources.first().map(|source| source.name.clone()) else { return };
+        let one = Move { sources, drafts, replacements: Vec::new(), since: self.search.now };
+        self.memory.moves.insert(first, one);
+    }
+
+    fn delete(&mut self, source: &Candidate<'_>, preconditions: &Arc<Preconditions>) {
+        let command = Command::DeleteClaim { claim: source.claim.reference(), category: "underutilized" };
+        let gain = match source.capacity_type {
+            CapacityType::Reserved => "frees reserved capacity".to_owned(),
+            CapacityType::Spot | CapacityType::OnDemand => format!("saves {}/h", source.price),
+        };
+        let pods = source.pods.len();
+        let fit = if pods == 1 { "its pod can move to".to_owned() } else { format!("its {pods} pods can move to") };
+        self.plan.push_if(preconditions, command, format!("{fit} other nodes, which {gain}"));
+    }
+}

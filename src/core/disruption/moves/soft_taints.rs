@@ -1,0 +1,49 @@
+//! Taints nodes that may soon be deleted, so that kube-scheduler prefers other nodes for new and evicted pods.
+//!
+//! kube-scheduler prefers nodes with much free capacity: exactly those that consolidation is about to delete, where each new
+//! pod has to move again. So nodes that can be deleted together with those that are deleted now, but must wait for
+//! `consolidateAfter`, a budget or the payback, get the taint `napkeeper.io/underutilized` with the effect
+//! `PreferNoSchedule`. It keeps no pod away: where nothing else has room, they are used like any other. Without the taint
+//! nothing is lost but this preference, so it is not remembered.
+
+use super::super::candidate::Candidate;
+use crate::model::cluster::pod::Taint;
+use crate::model::labels::{TAINT_DISRUPTED, TAINT_UNDERUTILIZED};
+use crate::model::names::ClaimName;
+use crate::plan::{Command, NodeUpdate, Plan};
+use crate::snapshot::{CommandKey, Snapshot};
+use std::collections::BTreeSet;
+
+/// Most writes of soft taints in one pass, as in the cluster autoscaler (`--max-bulk-soft-taint-count`).
+const MAX_WRITES: usize = 10;
+
+/// True when a node has the taint.
+pub(super) fn is_soft_tainted(candidate: &Candidate<'_>) -> bool {
+    candidate.node.is_tainted(TAINT_UNDERUTILIZED)
+}
+
+/// Taints the nodes of these NodeClaims, and removes the taint from all others.
+pub(super) fn soft_taint(snapshot: &Snapshot, wanted: &BTreeSet<ClaimName>, plan: &mut Plan) {
+    let mut writes = 0;
+    for claim in snapshot.claims().values().filter(|claim| claim.is_ours() && claim.deleting_at.is_none()) {
+        let Some(node) = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id)) else {
+            continue;
+        };
+        let is_wanted = wanted.contains(&claim.name);
+        let is_tainted = node.taints.contains(&Taint::underutilized());
+        let is_busy = node.deleting_at.is_some()
+            || node.is_tainted(TAINT_DISRUPTED)
+            || snapshot.in_progress.contains(&CommandKey::Node(node.name.clone()));
+        if is_wanted == is_tainted || is_busy || writes == MAX_WRITES {
+            continue;
+        }
+        writes += 1;
+        let (update, reason) = if is_wanted {
+            (NodeUpdate::TaintUnderutilized, "it may soon be deleted: new pods prefer other nodes")
+        } else {
+            (NodeUpdate::RemoveUnderutilizedTaint, "its pods have no room on other nodes, or it must not be disrupted")
+        };
+        let (name, uid) = (node.name.clone(), node.uid.clone());
+        plan.push(Command::UpdateNode { node: name, uid, update }, reason);
+    }
+}
