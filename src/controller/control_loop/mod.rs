@@ -1,6 +1,7 @@
 //! Turns changes of the cluster, replies to effects and the passing of time into decisions and effects.
 //!
-//! One task owns the state. Decisions run on a thread of their own, effects as tasks; both come back as messages.
+//! One task owns the state. Decisions run on threads, those of disruption beside the others, and effects as tasks; both
+//! come back as messages.
 
 mod updates;
 
@@ -12,7 +13,8 @@ use super::reporting::Reporter;
 use jiff::Timestamp;
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::engine::clock::Clock;
-use napkeeper_core::engine::control_loop::{Controller, ControllerConfig, DecisionResult};
+use napkeeper_core::engine::control_loop::{Controller, ControllerConfig};
+use napkeeper_core::engine::decision::{DecisionKind, DecisionResult};
 use napkeeper_core::engine::expectations::{ClaimReading, Expectations};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::ClaimName;
@@ -30,8 +32,6 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 /// Changes that are applied before the next decision.
 const MAX_CHANGES_AT_ONCE: usize = 4_096;
-/// Decisions are made at most this often, however fast changes come.
-const MIN_DECISION_INTERVAL: Duration = Duration::from_millis(20);
 /// Changes that may be queued; then the watches wait.
 const CHANGE_QUEUE: usize = 10_000;
 /// Pause after a decision has panicked or the watches have ended, neither of which should happen.
@@ -107,7 +107,7 @@ pub(super) struct ControlLoop {
     synced: bool,
     leads: bool,
     changed: bool,
-    last_decision: Option<Instant>,
+    last_decisions: BTreeMap<DecisionKind, Instant>,
     decisions: JoinSet<DecisionResult>,
     effects: JoinSet<EffectResult>,
     /// Effects of earlier terms: their replies are dropped, but a new term waits for their end.
@@ -140,7 +140,7 @@ impl ControlLoop {
             synced: false,
             leads: false,
             changed: false,
-            last_decision: None,
+            last_decisions: BTreeMap::new(),
             decisions: JoinSet::new(),
             effects: JoinSet::new(),
             previous_effects: JoinSet::new(),
@@ -157,7 +157,7 @@ impl ControlLoop {
             self.check_overdue_claim();
             self.changed |= self.expectations.expire(self.started.elapsed());
             self.reporter.report_clock();
-            self.start_decision();
+            self.start_decisions();
             self.start_effects();
             let sleep = tokio::time::sleep(self.sleep());
             tokio::select! {
@@ -222,32 +222,40 @@ impl ControlLoop {
         self.end_term();
     }
 
-    /// Starts a decision on a thread of its own, if one is due. A decision on incomplete data would be wrong: a NodeClaim
-    /// that is missing from it would be created again.
-    fn start_decision(&mut self) {
+    /// Starts the decisions that are due. A decision on incomplete data would be wrong: a NodeClaim that is missing from it
+    /// would be created again.
+    fn start_decisions(&mut self) {
+        let sees = self.synced && self.failed_watches.is_empty() && self.reporter.clock_is_right();
+        if !self.leads || !sees {
+            return;
+        }
         let now = self.context.clock.now();
-        if self.until_decision(now) != Some(Duration::ZERO) {
-            return;
-        }
-        if self.changed {
+        if std::mem::take(&mut self.changed) {
             self.controller.refresh_instance_types(&self.context.catalog, &self.context.options);
+            self.controller.wake_at(now);
         }
-        let Some(question) = self.controller.begin_decision(self.expectations.unconfirmed()) else {
-            return;
-        };
-        self.changed = false;
-        self.last_decision = Some(Instant::now());
-        let (settings, seed) = (Arc::clone(&self.context.settings), self.context.seed);
-        self.decisions.spawn_blocking(move || question.decide(&settings, now, seed));
+        // Disruption first: it copies a part of the memory that the other decision takes away.
+        for kind in DecisionKind::ALL.into_iter().rev() {
+            if self.until_decision(kind, now) == Some(Duration::ZERO) {
+                self.start_decision(kind, now);
+            }
+        }
     }
 
-    /// Time until a decision is due; `None` while one is running, not allowed or not needed.
-    fn until_decision(&self, now: Timestamp) -> Option<Duration> {
-        let sees = self.synced && self.failed_watches.is_empty() && self.reporter.clock_is_right();
-        let may = self.leads && sees && self.decisions.is_empty();
-        let wanted = if self.changed { Some(now) } else { self.controller.next_decision() };
-        let due = wanted.filter(|_| may).map(|at| until(at, now))?;
-        let pause = self.last_decision.map_or(Duration::ZERO, |at| MIN_DECISION_INTERVAL.saturating_sub(at.elapsed()));
+    /// Starts a decision on a thread of its own.
+    fn start_decision(&mut self, kind: DecisionKind, now: Timestamp) {
+        let (settings, seed) = (Arc::clone(&self.context.settings), self.context.seed);
+        let settling = self.expectations.unconfirmed();
+        let Some(request) = self.controller.begin_decision(kind, settling, &settings, now) else { return };
+        self.last_decisions.insert(kind, Instant::now());
+        self.decisions.spawn_blocking(move || request.decide(&settings, now, seed));
+    }
+
+    /// Time until a decision is due; `None` while it is not possible or not needed.
+    fn until_decision(&self, kind: DecisionKind, now: Timestamp) -> Option<Duration> {
+        let due = self.controller.next_decision(kind).map(|at| until(at, now))?;
+        let last = self.last_decisions.get(&kind);
+        let pause = last.map_or(Duration::ZERO, |at| min_interval(kind).saturating_sub(at.elapsed()));
         Some(due.max(pause))
     }
 
@@ -264,7 +272,8 @@ impl ControlLoop {
 
     fn apply_decision(&mut self, decision: DecisionResult) {
         self.panics = 0;
-        self.reporter.decision_made(self.last_decision.map(|at| at.elapsed()).unwrap_or_default());
+        let begun = self.last_decisions.get(&decision.kind());
+        self.reporter.decision_made(decision.kind(), begun.map(Instant::elapsed).unwrap_or_default());
         let started =
             self.controller.apply_decision(decision, self.context.controller_config(), self.context.clock.now());
         self.reporter.report_problems(self.controller.snapshot(), self.controller.memory());
@@ -360,9 +369,17 @@ impl ControlLoop {
         let now = self.context.clock.now();
         let step = self.controller.next_step();
         let confirmed = self.expectations.next_deadline().map(|at| at.saturating_sub(self.started.elapsed()));
-        let all = [self.until_decision(now), step.map(|at| until(at, now)), confirmed];
-        let due = all.into_iter().flatten().min().unwrap_or(MAX_SLEEP);
+        let decisions = DecisionKind::ALL.into_iter().filter_map(|kind| self.until_decision(kind, now));
+        let due = decisions.chain(step.map(|at| until(at, now))).chain(confirmed).min().unwrap_or(MAX_SLEEP);
         due.clamp(Duration::from_millis(1), MAX_SLEEP)
+    }
+}
+
+/// Decisions are made at most this often, however fast changes come.
+fn min_interval(kind: DecisionKind) -> Duration {
+    match kind {
+        DecisionKind::Reconciliation => Duration::from_millis(20),
+        DecisionKind::Disruption => Duration::from_millis(200),
     }
 }
 

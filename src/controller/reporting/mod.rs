@@ -5,6 +5,7 @@
 mod sweeps;
 
 use napkeeper_core::engine::decide::Memory;
+use napkeeper_core::engine::decision::DecisionKind;
 use napkeeper_core::lifecycle::{NodeOutage, PoolFailures};
 use napkeeper_core::model::cluster::launch_hold::LaunchHold;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
@@ -30,7 +31,7 @@ pub(super) struct Reporter {
     commands: Family<Labels<2>, Counter>,
     failures: Family<Labels<1>, Counter>,
     effects: Family<Labels<1>, Counter>,
-    decision_seconds: Histogram,
+    decision_seconds: Family<Labels<1>, Histogram, fn() -> Histogram>,
     unschedulable_pods: Gauge,
     deferred_pods: Gauge,
     missing_nodes: Gauge,
@@ -48,18 +49,20 @@ pub(super) struct Reporter {
     sweeps: SweepReporter,
 }
 
+/// Upper bounds of the buckets of decisions' durations, in seconds.
+const DECISION_BUCKETS: [f64; 11] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0];
+
 /// Labels of a metric.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 impl Reporter {
     pub(super) fn new(events: Events, registry: &mut Registry, skew: ClockSkew) -> Self {
-        let buckets = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0];
         let reporter = Self {
             events,
             commands: Family::default(),
             failures: Family::default(),
             effects: Family::default(),
-            decision_seconds: Histogram::new(buckets),
+            decision_seconds: Family::new_with_constructor(|| Histogram::new(DECISION_BUCKETS)),
             unschedulable_pods: Gauge::default(),
             deferred_pods: Gauge::default(),
             missing_nodes: Gauge::default(),
@@ -133,8 +136,12 @@ impl Reporter {
     }
 
     /// A decision was made.
-    pub(super) fn decision_made(&self, took: Duration) {
-        self.decision_seconds.observe(took.as_secs_f64());
+    pub(super) fn decision_made(&self, kind: DecisionKind, took: Duration) {
+        let decider = match kind {
+            DecisionKind::Reconciliation => "reconciliation",
+            DecisionKind::Disruption => "disruption",
+        };
+        self.decision_seconds.get_or_create(&[("decider", decider)]).observe(took.as_secs_f64());
     }
 
     /// Reports unschedulable pods, nodes missing from static NodePools and conflicts of NodeOverlays, each once while

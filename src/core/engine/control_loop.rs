@@ -2,20 +2,23 @@
 //!
 //! A pure state machine without a clock: the simulation and the live controller drive the very same one. A decision is
 //! requested as a [`DecisionRequest`], which may be computed on another thread while changes arrive; its commands about
-//! objects that have changed since are dropped, and decided again.
+//! objects that have changed since, or whose preconditions do not hold any more, are dropped, and decided again. There are
+//! two kinds, each with its own memory, so that one that takes long holds up nothing of the other.
 
-use super::decide::{Memory, decide};
+use super::decide::Memory;
+use super::decision::{DeciderMemory, DecisionKind, DecisionRequest, DecisionResult, has_changed, hold_launches};
 use super::executor::Executor;
 use crate::catalog::live::{InfrastructureFacts, Quota};
 use crate::catalog::{
     InstanceTypeOptions, InstanceTypes, RegionCatalog, ReservedZones, SizeFacts, instance_types, with_reserved,
 };
+use crate::disruption::DisruptionMemory;
 use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::pool::NodeClass;
 use crate::model::errors::EffectError;
 use crate::model::names::{NodeClassName, ObjectKey, VmSize};
-use crate::model::settings::{DeletionRule, Settings};
-use crate::plan::{CommandReport, Effect, Plan, PlannedCommand, Reply};
+use crate::model::settings::Settings;
+use crate::plan::{CommandReport, Effect, PlannedCommand, Reply};
 use crate::snapshot::delta::{Delta, apply_delta};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::{SignedDuration, Timestamp};
@@ -45,12 +48,13 @@ pub struct ControllerConfig<'a> {
 pub struct Controller {
     snapshot: Snapshot,
     memory: Memory,
+    disruption: DisruptionMemory,
     executor: Executor,
     running_commands: BTreeMap<CommandKey, PlannedCommand>,
     instance_types: BTreeMap<NodeClassName, CachedInstanceTypes>,
-    wake: Option<Timestamp>,
-    /// A question is open: the memory is with it.
-    decision_pending: bool,
+    wakes: BTreeMap<DecisionKind, Timestamp>,
+    /// The decisions that are open: their memory is with them.
+    pending: BTreeSet<DecisionKind>,
     /// Reports that arrived during an open decision.
     deferred_reports: Vec<CommandReport>,
 }
@@ -61,35 +65,6 @@ struct CachedInstanceTypes {
     class: Arc<NodeClass>,
     reserved_zones: ReservedZones,
     types: InstanceTypes,
-}
-
-/// All that a decision depends on, frozen.
-#[derive(Debug)]
-pub struct DecisionRequest {
-    snapshot: Snapshot,
-    memory: Memory,
-}
-
-/// A decision and its inputs.
-#[derive(Debug)]
-pub struct DecisionResult {
-    snapshot: Snapshot,
-    memory: Memory,
-    plan: Plan,
-}
-
-impl DecisionRequest {
-    /// Decides. This is the heavy part.
-    #[must_use]
-    pub fn decide(mut self, settings: &Settings, now: Timestamp, seed: u64) -> DecisionResult {
-        let mut plan = self.memory.launch_check.decide(&self.snapshot, settings, now);
-        self.snapshot.launch_hold.clone_from(&self.memory.launch_check.hold);
-        if settings.deletion_rules.enforces(DeletionRule::FailingPoolsHeld) {
-            self.snapshot.pool_holds = self.memory.lifecycle.pool_failures.holds(&self.snapshot, now);
-        }
-        plan.extend(decide(&self.snapshot, &mut self.memory, settings, now, seed));
-        DecisionResult { snapshot: self.snapshot, memory: self.memory, plan }
-    }
 }
 
 impl Controller {
@@ -197,7 +172,7 @@ impl Controller {
     /// When it has something to do without a change; `None` is only on change.
     #[must_use]
     pub fn next_wake(&self) -> Option<Timestamp> {
-        [self.wake, self.next_step()].into_iter().flatten().min()
+        self.wakes.values().copied().chain(self.next_step()).min()
     }
 
     /// When a command that runs takes its next step; `None` when all wait for a reply.
@@ -206,50 +181,83 @@ impl Controller {
         self.executor.next_wake()
     }
 
-    /// When to decide again; `None` is only on change.
+    /// When to decide again; `None` is only on change, or after another decision that is open now.
     #[must_use]
-    pub fn next_decision(&self) -> Option<Timestamp> {
-        self.wake
+    pub fn next_decision(&self, kind: DecisionKind) -> Option<Timestamp> {
+        self.wakes.get(&kind).copied().filter(|_| self.may_begin(kind))
     }
 
-    /// Decide again at this time, or earlier if that was requested already.
+    /// No other decision has the memory that this one needs.
+    fn may_begin(&self, kind: DecisionKind) -> bool {
+        !self.pending.contains(&kind) && !self.pending.contains(&DecisionKind::Reconciliation)
+    }
+
+    /// Decide everything again at this time, or earlier if that was requested already.
     pub fn wake_at(&mut self, at: Timestamp) {
-        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+        DecisionKind::ALL.into_iter().for_each(|kind| self.wake_kind_at(kind, at));
     }
 
-    /// Requests a decision; `None` while one is open. Commands of `settling` count as running: they have ended, but
-    /// their writes are not visible yet.
-    pub fn begin_decision(&mut self, settling: BTreeSet<CommandKey>) -> Option<DecisionRequest> {
-        if std::mem::replace(&mut self.decision_pending, true) {
+    fn wake_kind_at(&mut self, kind: DecisionKind, at: Timestamp) {
+        let wake = self.wakes.entry(kind).or_insert(at);
+        *wake = at.min(*wake);
+    }
+
+    /// Requests a decision; `None` while one of the kind is open, or the memory that it reads is with another. Commands of
+    /// `settling` count as running: they have ended, but their writes are not visible yet.
+    pub fn begin_decision(
+        &mut self,
+        kind: DecisionKind,
+        settling: BTreeSet<CommandKey>,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Option<DecisionRequest> {
+        if !self.may_begin(kind) {
             return None;
         }
-        self.wake = None;
+        self.pending.insert(kind);
+        self.wakes.remove(&kind);
         let mut snapshot = self.snapshot.clone();
         snapshot.in_progress = self.executor.in_progress();
         snapshot.in_progress.extend(settling);
-        Some(DecisionRequest { snapshot, memory: std::mem::take(&mut self.memory) })
+        let memory = match kind {
+            DecisionKind::Reconciliation => DeciderMemory::Reconciliation(Box::new(std::mem::take(&mut self.memory))),
+            DecisionKind::Disruption => {
+                hold_launches(&self.memory, &mut snapshot, settings, now);
+                let own = std::mem::take(&mut self.disruption);
+                DeciderMemory::Disruption(Box::new((own, self.memory.provision.clone())))
+            }
+        };
+        Some(DecisionRequest { snapshot, memory })
     }
 
-    /// Starts the decided commands, except those about objects that have changed since; returns the started ones.
+    /// Starts the decided commands, except those about objects that have changed since, and those whose preconditions do not
+    /// hold; returns the started ones.
     pub fn apply_decision(
         &mut self,
         answer: DecisionResult,
         rules: ControllerConfig<'_>,
         now: Timestamp,
     ) -> Vec<PlannedCommand> {
-        self.decision_pending = false;
-        self.memory = answer.memory;
-        for report in std::mem::take(&mut self.deferred_reports) {
-            self.record_report(&report, rules);
+        let kind = answer.kind();
+        self.pending.remove(&kind);
+        match answer.memory {
+            DeciderMemory::Reconciliation(memory) => {
+                self.memory = *memory;
+                for report in std::mem::take(&mut self.deferred_reports) {
+                    self.record_report(&report, rules);
+                }
+            }
+            DeciderMemory::Disruption(memory) => self.disruption = memory.0,
         }
         if let Some(at) = answer.plan.next {
-            self.wake_at(at.max(now + MIN_WAKE_INTERVAL));
+            self.wake_kind_at(kind, at.max(now + MIN_WAKE_INTERVAL));
         }
         let mut started = Vec::new();
         for planned in answer.plan.commands {
             let key = planned.command.key();
-            if has_changed(&key, &answer.snapshot, &self.snapshot) {
-                self.wake_at(now);
+            let holds = planned.preconditions.as_ref().is_none_or(|all| all.hold(&self.snapshot));
+            if !holds || has_changed(&key, &answer.snapshot, &self.snapshot) {
+                self.wake_kind_at(kind, now);
             } else if self.executor.start(planned.clone(), &answer.snapshot, rules.settings, now) {
                 self.running_commands.insert(key, planned.clone());
                 started.push(planned);
@@ -291,7 +299,7 @@ impl Controller {
         if let Some(inventory) = &report.inventory {
             self.snapshot.inventory = Some(Arc::clone(inventory));
         }
-        if self.decision_pending {
+        if self.pending.contains(&DecisionKind::Reconciliation) {
             self.deferred_reports.push(report);
         } else {
             self.record_report(&report, rules);
@@ -305,27 +313,12 @@ impl Controller {
     }
 }
 
-/// True when the object of a command has changed since the decision.
-fn has_changed(key: &CommandKey, seen: &Snapshot, now: &Snapshot) -> bool {
-    match key {
-        CommandKey::Claim(name) => seen.claims().get(name) != now.claims().get(name),
-        CommandKey::Node(name) => seen.nodes().get(name) != now.nodes().get(name),
-        CommandKey::Pod(key) => seen.pods().get(key) != now.pods().get(key),
-        CommandKey::Records => seen.records != now.records,
-        CommandKey::Pool(name) => seen.pools().get(name) != now.pools().get(name),
-        CommandKey::Sweep(name) => seen.sweeps().get(name) != now.sweeps().get(name),
-        // Azure resources are read again right before they are changed. What a sweep that cannot be read any more
-        // excludes is not known.
-        CommandKey::Resource(_) => seen.unreadable_sweeps != now.unreadable_sweeps,
-        CommandKey::GroupOwner | CommandKey::Inventory => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalog::CapacityType::OnDemand;
-    use crate::fixtures::{claim, offering, pool, settings, start as now};
+    use crate::fixtures::{at, claim, cluster, managed, offering, pool, put, running, settings, shape, start as now};
+    use crate::model::cluster::node::Node;
     use crate::model::names::ArmId;
     use crate::model::orphans::sweep::UnreadableSweeps;
     use crate::plan::Command;
@@ -339,6 +332,73 @@ mod tests {
         let unreadable = UnreadableSweeps::of([(Arc::from("nightly"), Arc::from("wrong"))]);
         apply_delta(&Delta::UnreadableSweeps(unreadable), &mut now);
         assert!(has_changed(&CommandKey::Resource(id), &seen, &now));
+    }
+
+    /// Two nodes of which one's pods fit on the other, as a decision on disruption has found before.
+    fn underutilized() -> (Controller, Node, Node) {
+        let pool = pool("general");
+        let mut controller = Controller { snapshot: cluster([pool.clone()]), ..Controller::default() };
+        let mut nodes = ["general-a", "general-b"].map(|name| {
+            let (mut claim, node) = managed(name, &pool, offering("Standard_D8s_v5", 1, OnDemand));
+            claim.status.initialized = Some(at(-3_600));
+            put(&mut controller.snapshot, (claim, node.clone()));
+            controller.snapshot.put_pod(running(&format!("of-{name}"), &Arc::new(shape("web", 2_000, 1)), &node));
+            node
+        });
+        let [kept, deleted] = &mut nodes;
+        // Which of the two goes.
+        controller.snapshot.put_pod(running("more", &Arc::new(shape("web", 1_000, 1)), kept));
+        assert!(disrupted(&mut controller, 0, |_| ()).is_empty(), "it must hold");
+        (controller, kept.clone(), deleted.clone())
+    }
+
+    /// What is started after a decision on disruption, while which something happens.
+    fn disrupted(
+        controller: &mut Controller,
+        seconds: i64,
+        meanwhile: impl FnOnce(&mut Controller),
+    ) -> Vec<PlannedCommand> {
+        let (settings, catalog) = (settings(), RegionCatalog { region: settings().cluster.region, sizes: Vec::new() });
+        let rules = ControllerConfig {
+            settings: &settings,
+            catalog: &catalog,
+            options: InstanceTypeOptions::default(),
+            seed: 1,
+        };
+        let request = controller.begin_decision(DecisionKind::Disruption, BTreeSet::new(), &settings, at(seconds));
+        let answer = request.unwrap().decide(&settings, at(seconds), 1);
+        meanwhile(controller);
+        let started = controller.apply_decision(answer, rules, at(seconds));
+        started.into_iter().filter(|planned| matches!(planned.command, Command::DeleteClaim { .. })).collect()
+    }
+
+    #[test]
+    fn a_node_is_deleted_only_while_its_pods_still_fit_on_others() {
+        let (mut controller, ..) = underutilized();
+        assert_eq!(disrupted(&mut controller, 20, |_| ()).len(), 1);
+        let fill = |controller: &mut Controller, node: &Node, cpu| {
+            let pod = running("late", &Arc::new(shape("late", cpu, 1)), node);
+            controller.apply(&Delta::Pod(Arc::new(pod)));
+        };
+        for (cpu, count) in [(1_000, 1), (4_000, 0)] {
+            let (mut controller, kept, _) = underutilized();
+            let started = disrupted(&mut controller, 20, |controller| fill(controller, &kept, cpu));
+            assert_eq!(started.len(), count, "{cpu} on the other node");
+        }
+        let (mut controller, _, deleted) = underutilized();
+        assert!(disrupted(&mut controller, 20, |controller| fill(controller, &deleted, 100)).is_empty());
+        assert_eq!(controller.next_decision(DecisionKind::Disruption), Some(at(20)), "it is decided again");
+    }
+
+    #[test]
+    fn a_decision_on_disruption_holds_up_no_other() {
+        let (mut controller, ..) = underutilized();
+        let settings = settings();
+        let mut begin = |kind| controller.begin_decision(kind, BTreeSet::new(), &settings, at(20));
+        assert!(begin(DecisionKind::Disruption).is_some());
+        assert!(begin(DecisionKind::Disruption).is_none());
+        assert!(begin(DecisionKind::Reconciliation).is_some());
+        assert!(begin(DecisionKind::Reconciliation).is_none());
     }
 
     #[test]
@@ -357,15 +417,24 @@ mod tests {
         // Of the start, and of no object.
         let asked = Command::ReadGroupOwner;
         controller.apply(&Delta::Claim(Arc::new(claim.clone())));
-        let answer = controller.begin_decision(BTreeSet::new()).unwrap().decide(&settings, now(), 1);
-        assert!(controller.begin_decision(BTreeSet::new()).is_none(), "one question at a time");
+        let answer = controller
+            .begin_decision(DecisionKind::Reconciliation, BTreeSet::new(), &settings, now())
+            .unwrap()
+            .decide(&settings, now(), 1);
+        assert!(
+            controller.begin_decision(DecisionKind::Reconciliation, BTreeSet::new(), &settings, now()).is_none(),
+            "one question at a time"
+        );
         claim.spec.expire_after = None;
         claim.spec.labels.clear();
         controller.apply(&Delta::Claim(Arc::new(claim)));
         let started = controller.apply_decision(answer, rules, now());
         assert!(started.iter().all(|planned| planned.command == asked), "{started:?}");
-        assert_eq!(controller.next_decision(), Some(now()));
-        let answer = controller.begin_decision(BTreeSet::new()).unwrap().decide(&settings, now(), 1);
+        assert_eq!(controller.next_decision(DecisionKind::Reconciliation), Some(now()));
+        let answer = controller
+            .begin_decision(DecisionKind::Reconciliation, BTreeSet::new(), &settings, now())
+            .unwrap()
+            .decide(&settings, now(), 1);
         let started = controller.apply_decision(answer, rules, now());
         assert!(matches!(&started[..], [p] if matches!(p.command, Command::RemoveFinalizer { .. })));
     }

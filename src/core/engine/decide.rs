@@ -1,10 +1,9 @@
 //! Runs all deciders and joins their plans.
 //!
-//! Each concern has its decider, a pure function at its own cadence. [`decide`] composes them, for `plan` and
-//! `simulate`; the controller may run them apart.
+//! Each concern has its decider, a pure function at its own cadence. Disruption, which may think for long, decides apart
+//! from the others, which decide at once.
 
 use crate::catalog::SizeFacts;
-use crate::disruption::{DisruptionMemory, disrupt};
 use crate::lifecycle::{LaunchCheck, LifecycleMemory, lifecycle};
 use crate::model::names::VmSize;
 use crate::model::settings::{ControllerMode, Settings};
@@ -31,8 +30,6 @@ pub struct Memory {
     pub static_capacity: StaticCapacityMemory,
     /// Of NodeOverlays.
     pub overlays: OverlayMemory,
-    /// Of disruption.
-    pub disruption: DisruptionMemory,
     /// Of sweeps.
     pub sweep: SweepMemory,
 }
@@ -54,7 +51,7 @@ impl Memory {
     }
 }
 
-/// Decides what to do now. `seed` is the only source of randomness: equal arguments give equal plans.
+/// Decides all but disruption: what to do now. `seed` is the only source of randomness: equal arguments give equal plans.
 pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now: Timestamp, seed: u64) -> Plan {
     if settings.mode == ControllerMode::Provisioner {
         memory.overlays.refresh(snapshot);
@@ -67,7 +64,6 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now
     let snapshot = seen.as_ref().unwrap_or(snapshot);
     plan.extend(static_capacity_plan);
     plan.extend(provision(snapshot, &mut memory.provision, settings, now, seed));
-    plan.extend(disrupt(snapshot, &mut memory.disruption, &memory.provision, settings, now, seed));
     plan.extend(sweep(snapshot, &mut memory.sweep, settings, now));
     plan
 }

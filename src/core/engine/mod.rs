@@ -4,6 +4,7 @@ pub mod clock;
 mod concurrency;
 pub mod control_loop;
 pub mod decide;
+pub mod decision;
 pub mod executor;
 pub mod expectations;
 pub mod leader_election;

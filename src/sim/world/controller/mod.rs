@@ -20,6 +20,7 @@ pub(super) use launch_reasons::LaunchReasons;
 use napkeeper_core::catalog::live::{Fact, FactKind, InfrastructureFacts};
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::engine::control_loop::{Controller, ControllerConfig};
+use napkeeper_core::engine::decision::DecisionKind;
 use napkeeper_core::engine::expectations::{ClaimReading, Expectations};
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::labels;
@@ -103,8 +104,9 @@ impl SimulatedController {
     fn next_step(&self) -> Option<Timestamp> {
         let expected = self.expectations.next_deadline().map(instant);
         // Nothing is decided by a clock that is wrong.
-        let decision = self.inner.next_decision().filter(|_| self.clock.is_tolerable());
-        let steps = [decision, self.inner.next_step()].into_iter().flatten().map(|at| self.clock.real(at));
+        let decisions = DecisionKind::ALL.into_iter().filter_map(|kind| self.inner.next_decision(kind));
+        let decisions = decisions.filter(|_| self.clock.is_tolerable());
+        let steps = decisions.chain(self.inner.next_step()).map(|at| self.clock.real(at));
         steps.chain(self.watches.next_arrival()).chain(expected).min()
     }
 
@@ -241,23 +243,36 @@ impl World {
         next.or_else(|| self.cloud.reserves().then_some(self.now))
     }
 
-    /// Runs the deciders, if something has changed or they are due.
+    /// Runs the deciders, if something has changed or they are due; those of disruption see what the others have decided.
     pub(in crate::world) fn decide(&mut self, changed: bool) -> bool {
         let now = self.controller_time();
-        let due = self.controller.inner.next_decision().is_some_and(|at| at <= now);
-        if !self.controller.is_up() || !(changed || due) {
+        if changed {
+            self.controller.inner.wake_at(now);
+        }
+        let is_due = |kind| self.controller.inner.next_decision(kind).is_some_and(|at| at <= now);
+        let due: Vec<DecisionKind> = DecisionKind::ALL.into_iter().filter(|kind| is_due(*kind)).collect();
+        if !self.controller.is_up() || due.is_empty() {
             return false;
         }
         if !self.controller.clock.is_tolerable() {
             self.controller.inner.wake_at(now);
             return false;
         }
+        let mut any = false;
+        for kind in due {
+            any |= self.decide_kind(kind, now);
+        }
+        self.log_waiting();
+        any
+    }
+
+    fn decide_kind(&mut self, kind: DecisionKind, now: Timestamp) -> bool {
         let unconfirmed = self.controller.expectations.unconfirmed();
-        let Some(question) = self.controller.inner.begin_decision(unconfirmed) else { return false };
-        let answer = question.decide(&self.settings, now, self.seed);
+        let request = self.controller.inner.begin_decision(kind, unconfirmed, &self.settings, now);
+        let Some(request) = request else { return false };
+        let answer = request.decide(&self.settings, now, self.seed);
         let config = config(&self.settings, &self.catalog, self.seed);
         let started = self.controller.inner.apply_decision(answer, config, now);
-        self.log_waiting();
         let any = !started.is_empty();
         for planned in started {
             self.log_start(&planned);
