@@ -1,7 +1,6 @@
 //! Applies those actions of a scenario that concern this peer too.
 
 use super::Karpenter;
-use crate::cloud::Timings as CloudTimings;
 use crate::world::{Action, LoadTargets};
 use napkeeper_core::model::cluster::pod::{PodOwner, PodPhase};
 use napkeeper_core::model::names::NodeName;
@@ -20,7 +19,7 @@ impl Karpenter {
         let mut spot: Vec<NodeName> =
             self.claims.iter().filter(|(_, claim)| claim.may_be_taken()).map(|(name, _)| name.clone()).collect();
         spot.sort_by_cached_key(|name| !self.is_busy(name));
-        let at = self.now + CloudTimings::default().eviction_notice;
+        let at = self.now + self.timings.cloud.eviction_notice;
         for name in spot.iter().take(count) {
             if let Some(claim) = self.claims.get_mut(name) {
                 claim.taken_at = Some(at);

@@ -35,7 +35,7 @@ mod termination;
 mod tests;
 mod view;
 
-use crate::cloud::{Faults, Limits};
+use crate::cloud::{Faults, Limits, Timings as CloudTimings};
 use crate::cluster::{Cluster, ClusterEvent, Timings as ClusterTimings};
 use crate::workload::SuspendedJobs;
 use crate::world::{Accounting, Action, SetupError, Summary, WorldSetup, identity, install_objects, region_of};
@@ -77,6 +77,25 @@ impl Default for Variant {
     }
 }
 
+/// How long everything takes that Karpenter waits for.
+#[derive(Debug, Clone)]
+pub struct Timings {
+    /// Of VMs.
+    pub cloud: CloudTimings,
+    /// Of Nodes and pods.
+    pub cluster: ClusterTimings,
+    /// How often Karpenter asks whether a VM that it deletes is gone; zero where the provider says so at once.
+    pub deletion_poll: SignedDuration,
+}
+
+impl Default for Timings {
+    /// Those of AKS; the Azure provider is asked every 5 s.
+    fn default() -> Self {
+        let (cloud, cluster) = (CloudTimings::default(), ClusterTimings::default());
+        Self { cloud, cluster, deletion_poll: SignedDuration::from_secs(5) }
+    }
+}
+
 /// The part of a variant that decisions depend on.
 #[derive(Debug, Clone, Copy)]
 struct Rules {
@@ -108,6 +127,7 @@ pub struct Karpenter {
     region: Region,
     resource_group: ArmId,
     rules: Rules,
+    timings: Timings,
     pools: Vec<Arc<PoolOptions>>,
     cluster: Cluster,
     accounting: Accounting,
@@ -133,9 +153,22 @@ impl Karpenter {
     /// # Errors
     /// [`SetupError`] when the catalogue does not have the region.
     pub fn new(catalog: &Catalog, setup: &WorldSetup, variant: &Variant) -> Result<Self, SetupError> {
+        Self::with_timings(catalog, setup, variant, Timings::default())
+    }
+
+    /// As [`Karpenter::new`], where VMs, Nodes and pods take other times than on AKS.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_timings(
+        catalog: &Catalog,
+        setup: &WorldSetup,
+        variant: &Variant,
+        timings: Timings,
+    ) -> Result<Self, SetupError> {
         let region = region_of(catalog, setup)?;
         let resource_group = identity(&setup.region)?.node_resource_group;
-        let mut cluster = Cluster::new(setup.seed, ClusterTimings::default());
+        let mut cluster = Cluster::new(setup.seed, timings.cluster);
         install_objects(&mut cluster, &region, &resource_group, setup.clone())?;
         let action = |(order, (after, action)): (usize, &(SignedDuration, Action))| {
             let at = setup.at.saturating_add(*after).unwrap_or(Timestamp::MAX);
@@ -148,6 +181,7 @@ impl Karpenter {
             region: setup.region.clone(),
             resource_group,
             rules: Rules { spot_to_spot: variant.spot_to_spot, fresh_destinations: variant.fresh_destinations },
+            timings,
             pools: state::pools(&region, setup, variant),
             cluster,
             accounting: Accounting::default(),

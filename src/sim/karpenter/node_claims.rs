@@ -3,9 +3,9 @@
 use super::Karpenter;
 use super::offerings::{OfferingFilter, Refused, Unavailable, ttl};
 use super::scheduling::PlannedClaim;
-use super::termination::Termination;
-use crate::cloud::{Quota, Refusal, Timings as CloudTimings, Usage};
-use crate::cluster::{NewNode, Timings as ClusterTimings};
+use super::termination::{Termination, next_poll};
+use crate::cloud::{Quota, Refusal, Usage};
+use crate::cluster::NewNode;
 use crate::random::Random;
 use crate::world::NewVm;
 use jiff::{SignedDuration, Timestamp};
@@ -196,7 +196,7 @@ impl Karpenter {
             startup_taints: pool.startup_taints.clone(),
             phase: if lacks { Phase::Failing } else { Phase::Creating },
             has_run: false,
-            due: Some(self.now + CloudTimings::default().vm_create.of(self.seed, "create", name.as_str())),
+            due: Some(self.now + self.timings.cloud.vm_create.of(self.seed, "create", name.as_str())),
             initialized_at: None,
             last_pod_event: None,
             nominated_until: None,
@@ -269,7 +269,7 @@ impl Karpenter {
                     price: claim.price,
                     on_demand: claim.on_demand,
                 });
-                let timings = ClusterTimings::default();
+                let timings = &self.timings.cluster;
                 let joins = timings.node_joins.of(self.seed, "join", name.as_str());
                 let boots = joins + timings.node_ready.of(self.seed, "ready", name.as_str());
                 self.enter(&name, Phase::Booting, Some(self.now + boots));
@@ -286,7 +286,9 @@ impl Karpenter {
             }
             Phase::Deleting => {
                 self.accounting.vm_stops(name.as_str());
-                self.enter(&name, Phase::Gone, self.next_poll(&claim));
+                let since = claim.termination.as_ref().and_then(|termination| termination.vm_since);
+                let next = next_poll(since.unwrap_or(self.now), self.now, self.timings.deletion_poll);
+                self.enter(&name, Phase::Gone, Some(next));
             }
             Phase::Gone => {
                 self.claims.remove(&name);
@@ -307,7 +309,7 @@ impl Karpenter {
         if claim.startup_taints.is_empty() {
             return self.initialize(&name);
         }
-        let startup = ClusterTimings::default().startup.of(self.seed, "startup", name.as_str());
+        let startup = self.timings.cluster.startup.of(self.seed, "startup", name.as_str());
         self.enter(&name, Phase::Starting, Some(self.now + startup));
     }
 
@@ -325,14 +327,6 @@ impl Karpenter {
             claim.phase = phase;
             claim.due = due;
         }
-    }
-
-    /// Karpenter asks every 5 s whether a VM that it deletes is gone.
-    fn next_poll(&self, claim: &NodeClaim) -> Option<Timestamp> {
-        const POLL_SECONDS: i64 = 5;
-        let since = claim.termination.as_ref().and_then(|termination| termination.vm_since).unwrap_or(self.now);
-        let polls = self.now.duration_since(since).as_secs() / POLL_SECONDS + 1;
-        Some(since + SignedDuration::from_secs(polls * POLL_SECONDS))
     }
 
     /// Azure takes the VM back; the Node goes when the cloud controller finds no VM.

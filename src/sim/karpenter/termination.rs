@@ -3,7 +3,6 @@
 use super::Karpenter;
 use super::node_claims::Phase;
 use super::pods;
-use crate::cloud::Timings as CloudTimings;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Pod, Taint};
 use napkeeper_core::model::names::{NodeName, Uid};
@@ -191,12 +190,39 @@ impl Karpenter {
 
     fn delete_vm(&mut self, name: &NodeName) {
         self.cluster.vm_deleted_by_policy(name, self.now);
-        let due = self.now + CloudTimings::default().vm_delete.of(self.seed, "delete", name.as_str());
+        let due = self.now + self.timings.cloud.vm_delete.of(self.seed, "delete", name.as_str());
         self.enter(name, Phase::Deleting, Some(due));
         if let Some(termination) = self.claims.get_mut(name).and_then(|claim| claim.termination.as_mut()) {
             termination.vm_since = Some(self.now);
             termination.look_at = None;
         }
         self.observed.changed();
+    }
+}
+
+/// The first time after `now` that Karpenter asks about a VM which it has been deleting since `since`, if it asks so often;
+/// where it need not ask, `now`.
+pub(super) fn next_poll(since: Timestamp, now: Timestamp, every: SignedDuration) -> Timestamp {
+    let every = every.as_millis();
+    if every <= 0 {
+        return now;
+    }
+    let polls = now.duration_since(since).as_millis() / every + 1;
+    let time = SignedDuration::from_millis(i64::try_from(polls * every).unwrap_or(i64::MAX));
+    since.saturating_add(time).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deleted_vm_is_noticed_at_the_next_poll() {
+        let at = |millis| Timestamp::from_millisecond(millis).unwrap();
+        let often = SignedDuration::from_secs(5);
+        for (since, now, next) in [(0, 0, 5_000), (0, 4_999, 5_000), (1_000, 6_000, 11_000), (1_000, 27_500, 31_000)] {
+            assert_eq!(next_poll(at(since), at(now), often), at(next), "since {since}, now {now}");
+            assert_eq!(next_poll(at(since), at(now), SignedDuration::ZERO), at(now));
+        }
     }
 }
