@@ -10,8 +10,8 @@ use tokio::sync::OnceCell;
 
 /// The folder of the Go module with the control plane.
 const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/control-plane");
-/// The folder of the Go module that requires upstream, for its definitions.
-const UPSTREAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstream-crds");
+/// The folder of the Go module that requires Karpenter, for its definitions and its kwok provider.
+const KARPENTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/karpenter");
 /// The folder of the Go module that requires kubeconform.
 const KUBECONFORM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kubeconform");
 
@@ -161,20 +161,55 @@ fn newer_source(program: &Path) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// The CustomResourceDefinitions in upstream's Go module, as YAML documents.
+/// The CustomResourceDefinitions in Karpenter's Go module, as YAML documents.
 ///
 /// # Errors
 /// When there is no Go, or the module cannot be downloaded or read.
 pub async fn upstream_crds() -> Result<String> {
-    let recipe = Recipe { name: "upstream-crds", module: UPSTREAM.into(), flags: Vec::new() };
+    documents(&karpenter_module(&karpenter_recipe()).await?.join("pkg/apis/crds"))
+}
+
+/// Karpenter with its kwok provider, whose Nodes are objects without a machine.
+#[derive(Debug, Clone)]
+pub struct KarpenterKwok {
+    /// The path of the program.
+    pub program: PathBuf,
+    /// Its CustomResourceDefinitions as YAML documents: Karpenter's, and KWOKNodeClass.
+    pub definitions: String,
+}
+
+/// Karpenter with its kwok provider, in the version that the Go module requires, built once.
+///
+/// # Errors
+/// When there is no Go, the module cannot be downloaded or read, or the build fails.
+pub async fn karpenter_kwok() -> Result<KarpenterKwok> {
+    let recipe = karpenter_recipe();
+    let program = recipe.build(async |_| Ok(())).await?.join("kwok");
+    let module = karpenter_module(&recipe).await?;
+    let folders = ["pkg/apis/crds", "kwok/apis/crds"].map(|folder| documents(&module.join(folder)));
+    let definitions = folders.into_iter().collect::<Result<Vec<_>>>()?.join("\n---\n");
+    Ok(KarpenterKwok { program, definitions })
+}
+
+fn karpenter_recipe() -> Recipe<'static> {
+    let flags = ["-ldflags", "-s -w", "tool"].map(str::to_owned);
+    Recipe { name: "karpenter", module: KARPENTER.into(), flags: flags.into() }
+}
+
+/// Where Go keeps the files of the module `sigs.k8s.io/karpenter`, which it downloads if need be.
+async fn karpenter_module(recipe: &Recipe<'_>) -> Result<PathBuf> {
     let output = recipe.go(&["mod", "download", "-json", "sigs.k8s.io/karpenter"]).await?;
     // Go may write to stderr about what it downloads.
     let json = output.find('{').zip(output.rfind('}')).and_then(|(start, end)| output.get(start..=end));
     let download: Value = serde_json::from_str(json.unwrap_or_default())
         .with_context(|| format!("reading what go mod download printed: {output}"))?;
-    let module = download["Dir"].as_str().context("go mod download printed no Dir")?;
-    let files = yaml_files(&Path::new(module).join("pkg/apis/crds"))?;
-    ensure!(!files.is_empty(), "{module} holds no CustomResourceDefinitions");
+    download["Dir"].as_str().map(PathBuf::from).context("go mod download printed no Dir")
+}
+
+/// The YAML documents in a folder.
+fn documents(folder: &Path) -> Result<String> {
+    let files = yaml_files(folder)?;
+    ensure!(!files.is_empty(), "{} holds no CustomResourceDefinitions", folder.display());
     files.iter().map(|file| fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))).collect()
 }
 

@@ -14,6 +14,7 @@ pub(crate) struct Layout {
     etcd_peers: u16,
     kwok: u16,
     more: Vec<String>,
+    controller_manager: Vec<String>,
     scheduler_profiles: Vec<Value>,
 }
 
@@ -21,8 +22,16 @@ impl Layout {
     /// Free ports for programs that keep their files in `folder`.
     pub(crate) fn new(folder: &Path, options: &Options) -> Result<Self> {
         let [apiserver, etcd, etcd_peers, kwok] = ports::free()?;
-        let (more, scheduler_profiles) = (options.apiserver_flags.clone(), options.scheduler_profiles.clone());
-        Ok(Self { folder: folder.to_owned(), apiserver, etcd, etcd_peers, kwok, more, scheduler_profiles })
+        Ok(Self {
+            folder: folder.to_owned(),
+            apiserver,
+            etcd,
+            etcd_peers,
+            kwok,
+            more: options.apiserver_flags.clone(),
+            controller_manager: options.controller_manager_flags.clone(),
+            scheduler_profiles: options.scheduler_profiles.clone(),
+        })
     }
 
     /// The port of kube-apiserver.
@@ -91,7 +100,7 @@ impl Layout {
 
     pub(crate) fn controller_manager(&self, pki: &Pki) -> Vec<String> {
         let ca = pki.pair("ca");
-        vec![
+        let mut flags = vec![
             "--secure-port=0".to_owned(),
             "--leader-elect=false".to_owned(),
             "--use-service-account-credentials=true".to_owned(),
@@ -101,7 +110,9 @@ impl Layout {
             format!("--cluster-signing-key-file={}", ca.key.display()),
             // Else it makes a folder under /usr.
             format!("--flex-volume-plugin-dir={}", self.folder.join("flex").display()),
-        ]
+        ];
+        flags.extend(self.controller_manager.iter().cloned());
+        flags
     }
 
     /// Also writes the configuration, beside which equivalent flags are ignored.

@@ -16,11 +16,12 @@ mod process;
 
 pub use access::kustomize;
 use anyhow::{Context, Result, bail};
-pub use binaries::{Binaries, kubeconform, napkeeper_binary, upstream_crds};
+pub use binaries::{Binaries, KarpenterKwok, karpenter_kwok, kubeconform, napkeeper_binary, upstream_crds};
 use flags::Layout;
 use kubeconfig::Credential;
 pub use pki::Identity;
 use pki::Pki;
+pub use ports::free as free_ports;
 pub use process::{Process, Program, word};
 use serde_json::Value;
 use std::fmt;
@@ -59,6 +60,8 @@ pub struct Options {
     pub mode: Mode,
     /// Flags of kube-apiserver after those that it gets anyway.
     pub apiserver_flags: Vec<String>,
+    /// Flags of kube-controller-manager after those that it gets anyway.
+    pub controller_manager_flags: Vec<String>,
     /// Profiles of kube-scheduler (`profiles` of a KubeSchedulerConfiguration); none is the usual one alone.
     pub scheduler_profiles: Vec<Value>,
 }
@@ -67,7 +70,7 @@ impl Options {
     /// Those that most are started with.
     #[must_use]
     pub fn of(mode: Mode) -> Self {
-        Self { mode, apiserver_flags: Vec::new(), scheduler_profiles: Vec::new() }
+        Self { mode, apiserver_flags: Vec::new(), controller_manager_flags: Vec::new(), scheduler_profiles: Vec::new() }
     }
 }
 

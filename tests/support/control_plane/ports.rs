@@ -10,7 +10,10 @@ const COUNT: u16 = 12_000;
 const TRIES: usize = 200;
 
 /// Ports that are free at this moment. They may be taken the next: callers then try others.
-pub(crate) fn free<const N: usize>() -> Result<[u16; N]> {
+///
+/// # Errors
+/// When too few are found.
+pub fn free<const N: usize>() -> Result<[u16; N]> {
     let mut held = Vec::with_capacity(N);
     for _ in 0..TRIES {
         #[expect(clippy::cast_possible_truncation, reason = "a remainder of a u16")]

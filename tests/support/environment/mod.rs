@@ -70,13 +70,11 @@ impl Environment {
         drop(rustls::crypto::ring::default_provider().install_default());
         let plane = ControlPlane::start(Mode::Full).await?;
         let folder = tempfile::Builder::new().prefix("env-").tempdir()?;
-        std::fs::write(folder.path().join("token"), TOKEN)?;
-        File::create(folder.path().join("offset"))?;
         if !definitions.is_empty() {
             plane.apply(definitions).await?;
         }
         let http = reqwest::Client::builder().timeout(Duration::from_secs(30)).build()?;
-        let (azure, output) = start_azure(&plane, folder.path()).await?;
+        let (azure, output) = start_azure(&plane, folder.path(), SPEED).await?;
         let text = |key: &str| output[key].as_str().map(ToOwned::to_owned).context("azure-sim says too little");
         let (azure_url, group, cluster) = (text("url")?, text("group")?, text("cluster")?);
         install(&plane, mode).await?;
@@ -244,13 +242,21 @@ async fn read(response: reqwest::Response) -> Result<Value> {
     Ok(if text.is_empty() { Value::Null } else { serde_json::from_str(&text)? })
 }
 
-async fn start_azure(plane: &ControlPlane, folder: &Path) -> Result<(Process, Value)> {
+/// Starts the simulated Azure beside a control plane whose Nodes its VMs become, with VMs that come and go `speed` times
+/// faster than in Azure. Its token and the offset of its clock are the files `token` and `offset` of the folder. Returns
+/// what it prints: its `url`, and the ids of the `group` and the `cluster`.
+///
+/// # Errors
+/// When the program is missing or does not start.
+pub async fn start_azure(plane: &ControlPlane, folder: &Path, speed: &str) -> Result<(Process, Value)> {
+    std::fs::write(folder.join("token"), TOKEN)?;
+    File::create(folder.join("offset"))?;
     let join = plane.bootstrap_kubeconfig().await?;
     let args = [
         "azure-sim".to_owned(),
         "--output=json".to_owned(),
         format!("--token={TOKEN}"),
-        format!("--speed={SPEED}"),
+        format!("--speed={speed}"),
         format!("--time-offset-file={}", folder.join("offset").display()),
         format!("--join={}", join.display()),
     ];
@@ -286,7 +292,11 @@ pub async fn install_without_accounts(plane: &ControlPlane, mode: &str) -> Resul
     plane.established().await
 }
 
-fn write_config(folder: &Path, group: &str, cluster: &str) -> Result<()> {
+/// Writes the `napkeeper.yaml` of a simulated Azure's cluster into a folder.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write_config(folder: &Path, group: &str, cluster: &str) -> Result<()> {
     let part = |id: &str, n: usize| id.split('/').nth(n).unwrap_or_default().to_owned();
     let (subscription, name) = (part(group, 2), part(group, 4));
     let config = serde_json::json!({ "clusters": [{
