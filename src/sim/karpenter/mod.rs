@@ -39,6 +39,7 @@ use crate::cloud::{Faults, Limits, Timings as CloudTimings};
 use crate::cluster::{Cluster, ClusterEvent, Timings as ClusterTimings};
 use crate::workload::SuspendedJobs;
 use crate::world::{Accounting, Action, SetupError, Summary, WorldSetup, identity, install_objects, region_of};
+pub use disruption::BegunCommand;
 use disruption::DisruptionLoop;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::Catalog;
@@ -296,7 +297,7 @@ impl Karpenter {
 
     /// Commands of disruption that were begun.
     #[must_use]
-    pub fn commands(&self) -> u32 {
+    pub fn commands(&self) -> &[BegunCommand] {
         self.disruption.begun()
     }
 }

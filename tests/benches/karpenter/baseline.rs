@@ -17,8 +17,11 @@ use napkeeper_sim::random::Delay;
 use napkeeper_sim::workload::Rollout;
 use napkeeper_sim::world::{Action, WorldSetup};
 
-/// Plays a world; runs with other seeds differ in what upstream leaves to chance.
-pub(crate) fn play(world: &World, sizes: &Sizes, seed: u64) -> Result<Series> {
+/// How long a batch of new pods takes.
+const BATCH: SignedDuration = SignedDuration::from_millis(100);
+
+/// Plays a world, and returns the commands of disruption too. Runs with other seeds differ in what upstream leaves to chance.
+pub(crate) fn play(world: &World, sizes: &Sizes, seed: u64) -> Result<(Series, Vec<String>)> {
     let catalog = Catalog::embedded()?;
     let setup = setup(world, seed)?;
     let mut karpenter = Karpenter::with_timings(&catalog, &setup, &Variant::default(), timings())?;
@@ -31,18 +34,18 @@ pub(crate) fn play(world: &World, sizes: &Sizes, seed: u64) -> Result<Series> {
         series.record(at.duration_since(setup.at).as_secs_f64(), observe(karpenter.cluster()), sizes);
         at += interval;
     }
-    Ok(series)
+    Ok((series, karpenter.commands().iter().map(ToString::to_string).collect()))
 }
 
 /// Nodes register as late as those of the kwok provider, and go at once. The kwok of the control plane makes nodes ready
-/// and starts pods within a second.
+/// in a second or two, and starts pods within one.
 fn timings() -> Timings {
     let delay = i64::try_from(REGISTRATION_SECONDS).unwrap_or(0);
     let mut timings = Timings { deletion_poll: SignedDuration::ZERO, ..Timings::default() };
     timings.cloud.vm_create = Delay::secs(delay, delay);
     timings.cloud.vm_delete = Delay::secs(0, 0);
     timings.cluster.node_joins = Delay::secs(0, 0);
-    timings.cluster.node_ready = Delay::secs(0, 1);
+    timings.cluster.node_ready = Delay::secs(1, 2);
     timings.cluster.pod_starts = Delay::secs(0, 1);
     timings
 }
@@ -51,26 +54,26 @@ fn setup(world: &World, seed: u64) -> Result<WorldSetup> {
     let mut actions = Vec::new();
     let mut replicas = vec![0; world.apps.len()];
     for step in &world.steps {
+        let at = SignedDuration::from_secs(step.at.into());
         for change in &step.changes {
-            let (app, rollout) = match *change {
+            match *change {
                 Change::Scale { app, replicas: to } => {
-                    replicas[app] = to;
-                    (app, None)
+                    let key = key(world, app)?;
+                    let from = std::mem::replace(&mut replicas[app], to);
+                    actions.extend(
+                        growth(from, to)
+                            .into_iter()
+                            .map(|(after, replicas)| (at + after, Action::Scale { workload: key.clone(), replicas })),
+                    );
                 }
                 Change::Rollout { app } => {
-                    let max_surge = replicas[app].div_ceil(4);
-                    (app, Some(Rollout { requests: None, max_surge, max_unavailable: 0 }))
+                    let rollout = Rollout { requests: None, max_surge: replicas[app].div_ceil(4), max_unavailable: 0 };
+                    actions.push((at, Action::Rollout { workload: key(world, app)?, rollout }));
                 }
-            };
-            let namespace = Namespace::new("default")?;
-            let workload = ObjectKey { namespace, name: ObjectName::new(world.apps[app].name.as_str())? };
-            let action = match rollout {
-                Some(rollout) => Action::Rollout { workload, rollout },
-                None => Action::Scale { workload, replicas: replicas[app] },
-            };
-            actions.push((SignedDuration::from_secs(step.at.into()), action));
+            }
         }
     }
+    actions.sort_by_key(|(at, _)| *at);
     Ok(WorldSetup {
         region: Region::new(REGION)?,
         seed,
@@ -80,6 +83,26 @@ fn setup(world: &World, seed: u64) -> Result<WorldSetup> {
         actions,
         deletion_rules: DeletionRules::default(),
     })
+}
+
+fn key(world: &World, app: usize) -> Result<ObjectKey> {
+    let name = &world.apps.get(app).with_context(|| format!("the world {} has no app {app}", world.name))?.name;
+    Ok(ObjectKey { namespace: Namespace::new("default")?, name: ObjectName::new(name.as_str())? })
+}
+
+/// How replicas grow: the controller of ReplicaSets creates 1, 2, 4, … pods at a time (`slowStartBatch`), so that the pods
+/// of Deployments which grow together come mixed.
+fn growth(from: u32, to: u32) -> Vec<(SignedDuration, u32)> {
+    let (mut steps, mut replicas, mut batch) = (Vec::new(), from, 1);
+    for n in 0..32 {
+        replicas = if to > replicas { to.min(replicas + batch) } else { to };
+        steps.push((BATCH * n, replicas));
+        if replicas == to {
+            break;
+        }
+        batch *= 2;
+    }
+    steps
 }
 
 fn observe(cluster: &Cluster) -> Observation {

@@ -89,7 +89,8 @@ async fn play(world: &World, args: &Args, report: &mut Report) -> Result<()> {
 
 async fn play_to(side: Side, world: &World, sizes: &Sizes, repeat: u64) -> Result<Run> {
     if side == Side::Simulated {
-        return Ok(Run { side, repeat, series: baseline::play(world, sizes, repeat)?, log: Vec::new() });
+        let (series, log) = baseline::play(world, sizes, repeat)?;
+        return Ok(Run { side, repeat, series, log });
     }
     let running = Prepared::new(side, world, sizes).await?.start_and_wait().await?;
     let series = Player::new(running.plane.client().await?).play(world, sizes).await;

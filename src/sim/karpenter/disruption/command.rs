@@ -1,9 +1,12 @@
 //! What a method of disruption decides.
 
 use crate::karpenter::scheduling::PlannedClaim;
+use jiff::Timestamp;
 use napkeeper_core::model::cluster::pool::DisruptionReason;
 use napkeeper_core::model::names::{NodeName, NodePoolName};
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 /// The methods that act here, in the order in which they are tried. Fixed-size pools and drift do not occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,5 +49,26 @@ impl Command {
     /// What it saves in nano-USD an hour.
     pub(super) fn savings(&self) -> f64 {
         self.prices.values().sum::<f64>() - self.replacement_price
+    }
+}
+
+/// A command that was begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BegunCommand {
+    /// When.
+    pub at: Timestamp,
+    /// The VM sizes of the nodes that go, with the numbers of pods on them.
+    pub nodes: Vec<(Arc<str>, usize)>,
+    /// The VM size of the node that replaces them.
+    pub replacement: Option<Arc<str>>,
+}
+
+impl fmt::Display for BegunCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes: Vec<_> = self.nodes.iter().map(|(size, pods)| format!("{size} ({pods} pods)")).collect();
+        match &self.replacement {
+            Some(size) => write!(f, "{} replace {} by {size}", self.at, nodes.join(", ")),
+            None => write!(f, "{} delete {}", self.at, nodes.join(", ")),
+        }
     }
 }

@@ -18,6 +18,7 @@ pub(super) use budgets::allowed;
 pub(super) use candidates::candidates;
 #[cfg(test)]
 pub(super) use candidates::{Blocked, Candidate};
+pub use command::BegunCommand;
 pub(super) use command::{Command, Method};
 #[cfg(test)]
 pub(super) use consolidation::consolidate;
@@ -49,7 +50,7 @@ pub(super) struct DisruptionLoop {
     consolidated: BTreeMap<Method, Timestamp>,
     unseen: BTreeSet<NodePoolName>,
     queue: Vec<QueuedCommand>,
-    begun: u32,
+    begun: Vec<BegunCommand>,
     /// The generation in which a whole pass has found nothing, and until when time alone changes nothing.
     idle: Option<(u64, Timestamp)>,
 }
@@ -62,7 +63,7 @@ impl DisruptionLoop {
             consolidated: BTreeMap::new(),
             unseen: BTreeSet::new(),
             queue: Vec::new(),
-            begun: 0,
+            begun: Vec::new(),
             idle: None,
         }
     }
@@ -73,8 +74,8 @@ impl DisruptionLoop {
     }
 
     /// Commands that were begun.
-    pub(super) fn begun(&self) -> u32 {
-        self.begun
+    pub(super) fn begun(&self) -> &[BegunCommand] {
+        &self.begun
     }
 }
 

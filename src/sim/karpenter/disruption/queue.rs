@@ -1,7 +1,7 @@
 //! Commands under way: nodes are tainted, replacements are created, and when these are initialized the nodes are
 //! deleted. Commands run beside each other.
 
-use super::Command;
+use super::{BegunCommand, Command};
 use crate::karpenter::Karpenter;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::names::{NameError, NodeName};
@@ -52,12 +52,20 @@ impl Karpenter {
         }
         command.destinations.iter().for_each(|name| self.nominate(name));
         self.set_queued(&command.nodes, true);
-        self.disruption.begun += 1;
+        self.note(&command.nodes, replacement.as_ref());
         let queued = QueuedCommand { nodes: command.nodes, replacement, began: self.now, next_look: self.now };
         self.disruption.queue.push(queued);
         self.trigger();
         self.advance_commands();
         Ok(())
+    }
+
+    fn note(&mut self, nodes: &[NodeName], replacement: Option<&NodeName>) {
+        let size = |name: &NodeName| self.claims.get(name).map(|claim| claim.instance.facts.name.text());
+        let pods = |name: &NodeName| self.cluster.state().pods_on(name).count();
+        let nodes = nodes.iter().filter_map(|name| Some((size(name)?, pods(name))));
+        let begun = BegunCommand { at: self.now, nodes: nodes.collect(), replacement: replacement.and_then(size) };
+        self.disruption.begun.push(begun);
     }
 
     fn set_queued(&mut self, nodes: &[NodeName], on: bool) {

@@ -354,7 +354,15 @@ fn commands_run_beside_each_other() {
         most = most.max(karpenter.claims.values().filter(|claim| claim.queued).count());
     }
     assert_eq!(most, 2);
-    assert_eq!((karpenter.commands(), karpenter.summary().nodes_launched), (2, 4));
+    assert_eq!((karpenter.commands().len(), karpenter.summary().nodes_launched), (2, 4));
+    for command in karpenter.commands() {
+        let replacement = command.replacement.as_deref().unwrap();
+        assert_eq!(command.nodes.iter().map(|(_, pods)| *pods).collect::<Vec<_>>(), [1]);
+        assert_eq!(
+            command.to_string(),
+            format!("{} replace {} (1 pods) by {replacement}", command.at, command.nodes[0].0)
+        );
+    }
     assert_eq!((running(&karpenter), evictions(&karpenter)), (2, 2));
 }
 
@@ -367,10 +375,10 @@ fn a_budget_with_a_window_is_looked_at_again_when_it_ends() {
     budget.nodes = napkeeper_core::model::cluster::pool::BudgetNodes::Count(0);
     budget.window = Some((Arc::from("0 0 * * *"), mins(60)));
     start.actions.push(scale(mins(10), "big", 0));
-    assert_eq!(after(&start, mins(60), &Variant::default()).commands(), 0);
+    assert_eq!(after(&start, mins(60), &Variant::default()).commands().len(), 0);
     let seconds = |n| mins(60) + SignedDuration::from_secs(n);
-    assert_eq!(after(&start, seconds(14), &Variant::default()).commands(), 0);
-    assert_eq!(after(&start, seconds(27), &Variant::default()).commands(), 1);
+    assert_eq!(after(&start, seconds(14), &Variant::default()).commands().len(), 0);
+    assert_eq!(after(&start, seconds(27), &Variant::default()).commands().len(), 1);
 }
 
 /// Azure refuses every size for five minutes. Each command fails at once and is undone; later another size is had.
@@ -385,7 +393,7 @@ fn a_replacement_that_azure_refuses_is_tried_with_another_size() {
         live(karpenter).iter().map(|claim| claim.instance.facts.vcpus).collect()
     };
     let refused = after(&start, mins(13), &Variant::default());
-    assert!(refused.commands() >= 2, "{:?}", refused.summary());
+    assert!(refused.commands().len() >= 2, "{:?}", refused.summary());
     assert!(!refused.unavailable.is_empty());
     assert_eq!((refused.claims.len(), running(&refused), evictions(&refused)), (1, 2, 0));
     assert!(vcpus(&refused)[0] >= 16);
