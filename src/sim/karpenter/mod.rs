@@ -10,6 +10,9 @@
 //! Differences from the real Karpenter:
 //! - Computing takes no time: the limits of 1 and 3 minutes on a search never bite, which favours it.
 //! - Where upstream takes a random one of equal domains or pools, the first by name is taken.
+//! - The simulated kube-scheduler has no back-off, so that pods are bound, and nodes may be consolidated, at the same
+//!   instants. Upstream sees such nodes a few at a time, and after a look at some that found nothing it does not look at
+//!   the others for five minutes.
 //! - A node joins, is registered and ready at once after the same durations as elsewhere; only its startup taints take
 //!   longer. No NodeClaim fails to register, and none is repaired.
 //! - NodeClaims are kept in memory: the API server, its delays and its conflicts are not simulated for them.
