@@ -24,6 +24,7 @@ use candidate::{Candidate, disruption_candidates};
 use jiff::{SignedDuration, Timestamp};
 use moves::{MoveMemory, Search, consolidate, continue_moves};
 use std::cell::{OnceCell, RefCell};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// How long a finding must hold before it is acted on, as in Karpenter.
@@ -115,7 +116,9 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     let (empty_nodes, used): (Vec<_>, Vec<_>) =
         movable.partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
     let early_empty = early.iter().copied().filter(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
-    let all_empty: Vec<_> = empty_nodes.iter().copied().chain(early_empty).collect();
+    let mut all_empty: Vec<_> = empty_nodes.iter().copied().chain(early_empty).collect();
+    // Where a budget does not allow all of them, the most expensive go first.
+    all_empty.sort_by_key(|c| (Reverse(c.price), c.claim.name.clone()));
     delete_empty(&all_empty, memory, &mut budgets, now, plan);
     let search = Search {
         snapshot,
