@@ -261,6 +261,9 @@ impl Pod {
     /// A pod that still exists so long after its end on a node that is ready will not end by itself (Karpenter's
     /// `IsStuckTerminating`).
     const STUCK_TERMINATING_AFTER: SignedDuration = SignedDuration::from_mins(1);
+    /// Priority of `system-cluster-critical`. Classes of users end at half of it (kubernetes
+    /// `pkg/apis/scheduling/types.go`).
+    const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
     /// A pending, unschedulable pod without volumes, created at the epoch.
     #[must_use]
@@ -328,13 +331,24 @@ impl Pod {
         self.shape.untolerated([&Taint::disrupted()]).is_none()
     }
 
+    /// It is of the priority class `system-cluster-critical` or `system-node-critical`.
+    #[must_use]
+    pub fn is_critical(&self) -> bool {
+        self.shape.priority >= Self::SYSTEM_CRITICAL_PRIORITY
+    }
+
     /// It must be gone from its node before the VM is deleted; `node_ready_since` is `None` if the node is not ready.
     /// One that is stuck while terminating does not count, but only where a kubelet reports: elsewhere nobody knows
-    /// whether its containers have ended.
+    /// whether its containers have ended. A DaemonSet's pod counts only where a kubelet can end it: it moves nowhere.
     #[must_use]
     pub fn holds_drain(&self, node_ready_since: Option<Timestamp>, now: Timestamp) -> bool {
+        let stays = match self.owner {
+            PodOwner::Static => true,
+            PodOwner::DaemonSet => node_ready_since.is_none(),
+            PodOwner::Nobody | PodOwner::Controller | PodOwner::Buffer => false,
+        };
         !self.is_terminal()
-            && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
+            && !stays
             && node_ready_since.and_then(|since| self.stuck_terminating_at(since)).is_none_or(|at| at > now)
             && !self.tolerates_disruption()
     }

@@ -4,6 +4,8 @@
 //! left, when the termination grace period is over, or when the node is proven to be lost ([`super::lost_node`]); with a
 //! Node, none of it during a [`super::NodeOutage`].
 
+mod tiers;
+
 use super::terminate::{LATE_REQUEST, READ_LAG};
 use super::{ClaimReconciler, LAUNCH_RETRY};
 use crate::model::azure::naming::{ResourceIds, aks_machine_id, is_aks_machine_of, resource_ids};
@@ -16,6 +18,7 @@ use crate::model::settings::PauseSwitch;
 use crate::plan::{Command, DrainedNode, NodeUpdate, Terminate};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
+use tiers::first_tier;
 
 /// Pods that are still there so long after the end of the termination grace period go with their VM: neither a
 /// PodDisruptionBudget nor a pod that never ends blocks a node indefinitely.
@@ -143,10 +146,11 @@ impl ClaimReconciler<'_> {
         self.snapshot.pods_on(&node.name).filter(holding).cloned().collect()
     }
 
-    /// Evicts pods; those that refuse disruption only past the deadline, if there is one.
+    /// Evicts the first tier of the pods that hold a drain; those that refuse disruption only past the deadline, if there
+    /// is one.
     pub(super) fn evict(&mut self, reason: &str, deadline: Option<Timestamp>, pods: &[Arc<Pod>]) {
         let overdue = deadline.is_some_and(|d| d <= self.now);
-        for pod in pods.iter().filter(|p| p.deleting_at.is_none()) {
+        for pod in first_tier(pods).iter().filter(|p| p.deleting_at.is_none()) {
             if pod.refuses_disruption(self.now) && !overdue {
                 self.plan.wake_at(deadline.unwrap_or(self.now + EVICTION_RETRY * 6));
                 continue;
