@@ -284,6 +284,7 @@ pub(crate) fn claim(name: &str, pool: &NodePool, planned: Vec<PlannedOffering>) 
         uid: Uid::new(format!("claim-{name}")).unwrap(),
         created_at: start(),
         deleting_at: None,
+        termination_at: None,
         has_finalizer: true,
         spec: ClaimSpec {
             pool: Some(pool.name.clone()),

@@ -14,6 +14,14 @@ use std::time::Duration;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 /// The cause that distinguishes a PodDisruptionBudget from overload in a 429 response.
 const BUDGET_CAUSE: &str = "DisruptionBudget";
+/// Seconds after which an overloaded API server may be asked again, unless it says so in the body: the header Retry-After
+/// of API Priority and Fairness, mostly of 1 second, is not part of the client's error.
+const OVERLOADED_FOR: u32 = 1;
+/// The kind of what a 403 response of the eviction API is about, where it is no lack of a right.
+const BUDGET_KIND: &str = "poddisruptionbudget";
+/// What ValidatingAdmissionPolicies and admission webhooks begin their denials with, whatever the status code
+/// (apiserver `pkg/admission/plugin/{policy/validating,webhook/errors}`).
+const DENIALS: [&str; 2] = ["denied request:", "denied the request"];
 
 /// A request, as the log names it.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +64,7 @@ fn log(request: ApiRequest<'_>, error: &kube::Error, meaning: ClusterError) {
         kube::Error::Api(status) => (status.code, status.message.clone()),
         other => (0, describe(other)),
     };
-    if matches!(meaning, ClusterError::Budget | ClusterError::Conflict) {
+    if meaning.is_budget() || meaning == ClusterError::Conflict {
         tracing::debug!(verb, kind, name, status, message, "the API server rejected the request");
     } else {
         tracing::warn!(verb, kind, name, status, message, "the API server rejected the request");
@@ -66,14 +74,18 @@ fn log(request: ApiRequest<'_>, error: &kube::Error, meaning: ClusterError) {
 /// The domain's error for an error of the client.
 pub(crate) fn cluster_error(error: &kube::Error) -> ClusterError {
     let kube::Error::Api(status) = error else { return ClusterError::Unavailable };
+    let retry_after = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     match status.code {
         404 => ClusterError::NotFound,
         409 => ClusterError::Conflict,
-        401 | 403 => ClusterError::Forbidden,
-        429 if is_budget(status) => ClusterError::Budget,
+        // 403 while the budget's list of disrupted pods is full.
+        403 | 429 if is_budget(status) => ClusterError::Budget { retry_after },
+        429 => ClusterError::Overloaded { retry_after: retry_after.max(OVERLOADED_FOR) },
         // The API server's text when more than one budget selects the pod (registry/core/pod/storage/eviction.go); it
         // gives neither a reason nor a cause.
-        500 if status.message.contains("more than one PodDisruptionBudget") => ClusterError::Budget,
+        500 if status.message.contains("more than one PodDisruptionBudget") => ClusterError::SeveralBudgets,
+        400..500 if DENIALS.iter().any(|text| status.message.contains(text)) => ClusterError::Denied,
+        401 | 403 => ClusterError::Forbidden,
         _ => ClusterError::Unavailable,
     }
 }
@@ -97,8 +109,8 @@ pub(crate) fn failure_cause(error: &kube::Error) -> FailureCause {
 }
 
 fn is_budget(status: &Status) -> bool {
-    let causes = status.details.iter().flat_map(|d| &d.causes);
-    causes.into_iter().any(|cause| cause.reason == BUDGET_CAUSE)
+    let Some(details) = &status.details else { return false };
+    details.kind == BUDGET_KIND || details.causes.iter().any(|cause| cause.reason == BUDGET_CAUSE)
 }
 
 /// The message of an error: the server's, or the whole chain of causes.
@@ -137,7 +149,12 @@ mod tests {
 
     #[test]
     fn errors_that_need_different_handling_are_distinguished() {
-        let budget = json!({ "causes": [{ "reason": "DisruptionBudget", "message": "needs 2 healthy pods" }] });
+        let causes = || json!([{ "reason": "DisruptionBudget", "message": "needs 2 healthy pods" }]);
+        let budget = json!({ "causes": causes() });
+        let uncounted = json!({ "causes": causes(), "retryAfterSeconds": 10 });
+        let full = json!({ "name": "web", "group": "policy", "kind": "poddisruptionbudget" });
+        let policy = "pods \"web-0\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
+        let webhook = "admission webhook \"w.example\" denied the request: no";
         let several =
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
         for (code, message, details, meaning) in [
@@ -145,9 +162,16 @@ mod tests {
             (409, "", json!(null), ClusterError::Conflict),
             (401, "", json!(null), ClusterError::Forbidden),
             (403, "", json!(null), ClusterError::Forbidden),
-            (429, "Cannot evict pod", budget, ClusterError::Budget),
-            (429, "Too many requests, please try again later.", json!(null), ClusterError::Unavailable),
-            (500, several, json!(null), ClusterError::Budget),
+            (429, "Cannot evict pod", budget.clone(), ClusterError::Budget { retry_after: 0 }),
+            (429, "Cannot evict pod", uncounted, ClusterError::Budget { retry_after: 10 }),
+            (403, "Cannot evict pod", budget, ClusterError::Budget { retry_after: 0 }),
+            (403, "DisruptedPods map too big", full, ClusterError::Budget { retry_after: 0 }),
+            (403, policy, json!(null), ClusterError::Denied),
+            (422, policy, json!(null), ClusterError::Denied),
+            (400, webhook, json!(null), ClusterError::Denied),
+            (429, "Too many requests", json!({ "retryAfterSeconds": 3 }), ClusterError::Overloaded { retry_after: 3 }),
+            (429, "Too many requests", json!(null), ClusterError::Overloaded { retry_after: 1 }),
+            (500, several, json!(null), ClusterError::SeveralBudgets),
             (500, "etcdserver: leader changed", json!(null), ClusterError::Unavailable),
             (422, "spec.taints is invalid", json!(null), ClusterError::Unavailable),
         ] {

@@ -236,6 +236,7 @@ fn full_claim() -> Claim {
         uid: Uid::new("u").unwrap(),
         created_at: at,
         deleting_at: Some(at),
+        termination_at: None,
         has_finalizer: true,
         spec: ClaimSpec {
             pool: Some(pool),

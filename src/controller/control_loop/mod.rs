@@ -359,7 +359,7 @@ impl ControlLoop {
             let (command, now) =
                 (self.controller.running(&key).map(|planned| &planned.command), self.started.elapsed());
             self.expectations.expect_deletion(command, &report, self.controller.snapshot(), now);
-            self.expectations.command_ended(&key, now);
+            self.expectations.command_ended(&key, &report, now);
             self.controller.command_ended(&key, report, self.context.controller_config(), self.context.clock.now());
         }
     }

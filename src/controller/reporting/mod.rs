@@ -8,7 +8,7 @@ use napkeeper_core::engine::decide::Memory;
 use napkeeper_core::engine::decision::DecisionKind;
 use napkeeper_core::lifecycle::{NodeOutage, PoolFailures};
 use napkeeper_core::model::cluster::launch_hold::LaunchHold;
-use napkeeper_core::model::errors::{ClusterError, EffectError};
+use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::{ClaimName, ObjectKey, Uid};
 use napkeeper_core::model::settings::{Pause, PauseSwitch};
 use napkeeper_core::plan::{Command, CommandReport, Effect, PlannedCommand};
@@ -262,6 +262,7 @@ impl Reporter {
             Command::DeleteClaim { claim: of, .. } => Some((claim(snapshot, &of.name), "Disrupting")),
             Command::Terminate(terminate) => Some((claim(snapshot, &terminate.claim.name), "Terminating")),
             Command::Evict { pod: key, uid } => Some((Some(pod(key, uid)), "Evicting")),
+            Command::DeletePod { pod: key, uid, .. } => Some((Some(pod(key, uid)), "Disrupted")),
             Command::SweepDelete(delete) => {
                 let sweep = snapshot.sweeps().get(&delete.sweep);
                 Some((
@@ -296,7 +297,7 @@ impl Reporter {
         let category = error.category();
         match error {
             // Normal while nodes are drained.
-            EffectError::Cluster(ClusterError::Budget) => tracing::debug!(about = %key, category, "refused"),
+            EffectError::Cluster(refusal) if refusal.is_budget() => tracing::debug!(about = %key, category, "refused"),
             _ => tracing::warn!(about = %key, category, %error, "refused"),
         }
         self.failures.get_or_create(&[("category", category)]).inc();

@@ -47,6 +47,9 @@ impl Memory {
         if let Some(termination) = &report.termination {
             self.lifecycle.termination_denials.record(termination);
         }
+        if let Some(eviction) = &report.eviction {
+            self.lifecycle.record_eviction(eviction);
+        }
         self.sweep.record(report);
     }
 }

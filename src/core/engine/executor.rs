@@ -6,8 +6,8 @@
 
 use super::concurrency::{ConcurrencyLimiter, RequestClass};
 use crate::lifecycle::{
-    AksMachineLaunchScript, BillingExtensionScript, CheckVmScript, ClassInstanceTypes, LaunchScript, ReleaseNodeScript,
-    TerminateScript,
+    AksMachineLaunchScript, BillingExtensionScript, CheckVmScript, ClassInstanceTypes, EvictionScript, LaunchScript,
+    ReleaseNodeScript, TerminateScript,
 };
 use crate::model::azure::naming::{aks_machine_id, is_aks_machine_of};
 use crate::model::errors::EffectError;
@@ -190,7 +190,15 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         }
         Command::DeleteClaim { claim, .. } => one(Effect::Cluster(ClusterWrite::DeleteClaim(claim))),
         Command::CheckVm(check) => Box::new(CheckVmScript::new(*check)),
-        Command::Evict { pod, uid } => one(Effect::Cluster(ClusterWrite::Evict(pod, uid))),
+        Command::Evict { pod, uid } => {
+            Box::new(EvictionScript::new(Effect::Cluster(ClusterWrite::Evict(pod, uid.clone())), uid))
+        }
+        Command::DeletePod { pod, uid, grace } => {
+            Box::new(EvictionScript::new(Effect::Cluster(ClusterWrite::DeletePod(pod, uid.clone(), grace)), uid))
+        }
+        Command::RecordDeadline { claim, deadline } => {
+            one(Effect::Cluster(ClusterWrite::RecordDeadline(claim, deadline)))
+        }
         Command::Terminate(terminate) => Box::new(TerminateScript::new(*terminate, deletion_rules)),
         Command::ReleaseNode(release) => Box::new(ReleaseNodeScript::new(*release)),
         Command::RemoveFinalizer { claim } => one(Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))),

@@ -68,9 +68,10 @@ impl Expectations {
         self.running.insert(key.clone(), false);
     }
 
-    /// A command has ended. A watch event may have arrived before the reply.
-    pub fn command_ended(&mut self, key: &CommandKey, now: Duration) {
-        if self.running.remove(key) == Some(true) {
+    /// A command has ended. A watch event may have arrived before the reply. None follows a refused eviction.
+    pub fn command_ended(&mut self, key: &CommandKey, report: &CommandReport, now: Duration) {
+        let is_refused = report.eviction.as_ref().is_some_and(|eviction| eviction.refusal.is_some());
+        if self.running.remove(key) == Some(true) || is_refused {
             return;
         }
         let is_watched =
@@ -201,8 +202,8 @@ mod tests {
         let name = ClaimName::new("general-a").unwrap();
         let key = CommandKey::Claim(name.clone());
         let mut expectations = Expectations::default();
-        expectations.command_ended(&key, START);
-        expectations.command_ended(&CommandKey::Inventory, START);
+        expectations.command_ended(&key, &CommandReport::default(), START);
+        expectations.command_ended(&CommandKey::Inventory, &CommandReport::default(), START);
         assert_eq!(expectations.unconfirmed(), [key.clone()].into());
         assert_eq!(expectations.next_deadline(), Some(START + CHANGE_TIMEOUT));
         assert!(expectations.expire(START + CHANGE_TIMEOUT), "a decision is due");
@@ -213,12 +214,12 @@ mod tests {
         assert_eq!(expectations.unconfirmed(), [key.clone()].into());
         assert_eq!(expectations.overdue_claim(START + CLAIM_TIMEOUT), Some(name.clone()));
         assert_eq!(expectations.overdue_claim(START + CLAIM_TIMEOUT), None);
-        expectations.command_ended(&key, START);
+        expectations.command_ended(&key, &CommandReport::default(), START);
         expectations.observe(&Delta::ClaimGone(name.clone()));
         assert_eq!(expectations.unconfirmed(), BTreeSet::new());
         expectations.effect_started(&key);
         expectations.observe(&Delta::ClaimGone(name.clone()));
-        expectations.command_ended(&key, START);
+        expectations.command_ended(&key, &CommandReport::default(), START);
         assert_eq!(expectations.unconfirmed(), BTreeSet::new(), "the watch event arrived before the reply");
     }
 

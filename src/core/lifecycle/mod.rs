@@ -21,15 +21,15 @@ use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::errors::CloudErrorCode;
 use crate::model::labels;
-use crate::model::names::{ArmId, ClaimName, Uid};
+use crate::model::names::{ArmId, ClaimName};
 use crate::model::settings::{ControllerMode, Settings};
 use crate::model::support::hash::fnv1a;
-use crate::plan::{ClaimUpdate, Command, Launch, LaunchReport, Plan, SecurityProfile};
+use crate::plan::{ClaimUpdate, Command, EvictionReport, Launch, LaunchReport, Plan, SecurityProfile};
 use crate::snapshot::{CommandKey, Snapshot};
 pub use aks_machine::AksMachineLaunchScript;
 pub use billing_extension::BillingExtensionScript;
-use drain::EVICTION_RETRY;
-pub use drain::FORCE_DRAIN_AFTER;
+pub use drain::{EvictionScript, FORCE_DRAIN_AFTER};
+use drain::{Evictions, EvictionsInFlight};
 use jiff::{SignedDuration, Timestamp};
 use launch::pool_conditions::report_pools;
 pub use launch::pool_failures::PoolFailures;
@@ -62,7 +62,9 @@ pub struct LifecycleMemory {
     /// What Azure does not let us delete.
     pub termination_denials: TerminationDenials,
     vm_checked: BTreeMap<ClaimName, Timestamp>,
-    evicted: BTreeMap<Uid, Timestamp>,
+    evictions: Evictions,
+    /// When the deadline of a drain was last written on its NodeClaim.
+    deadlines_recorded: BTreeMap<ClaimName, Timestamp>,
     launched: BTreeMap<ClaimName, Timestamp>,
     /// Launches that have ended, and whether Azure was still creating the VM.
     launches_ended: BTreeMap<ClaimName, bool>,
@@ -83,7 +85,8 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
     memory.pool_failures.restore(snapshot, settings, now);
     memory.pool_failures.forget(snapshot);
     report_pools(snapshot, memory, &mut plan);
-    let mut reconciler = ClaimReconciler { snapshot, memory, settings, now, plan: &mut plan };
+    let in_flight = EvictionsInFlight::of(snapshot);
+    let mut reconciler = ClaimReconciler { snapshot, memory, settings, now, in_flight, plan: &mut plan };
     for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {
         if !snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
             reconciler.reconcile(claim);
@@ -102,6 +105,7 @@ struct ClaimReconciler<'a> {
     memory: &'a mut LifecycleMemory,
     settings: &'a Settings,
     now: Timestamp,
+    in_flight: EvictionsInFlight,
     plan: &'a mut Plan,
 }
 
@@ -241,9 +245,15 @@ impl LifecycleMemory {
         self.launches_ended.insert(report.claim.clone(), report.is_creating);
     }
 
+    /// Learns what the API server has answered to an eviction.
+    pub(crate) fn record_eviction(&mut self, report: &EvictionReport) {
+        self.evictions.record(report);
+    }
+
     /// Forgets deleted claims and pods.
     fn forget(&mut self, snapshot: &Snapshot, now: Timestamp) {
-        for map in [&mut self.launched, &mut self.billing_attempted, &mut self.terminated] {
+        for map in [&mut self.launched, &mut self.billing_attempted, &mut self.terminated, &mut self.deadlines_recorded]
+        {
             map.retain(|name, _| snapshot.claims().get(name).is_some());
         }
         // A Node may have lost its NodeClaim. An older check has no effect.
@@ -251,8 +261,7 @@ impl LifecycleMemory {
         self.launches_ended.retain(|name, _| snapshot.claims().get(name).is_some());
         self.termination_denials.forget(snapshot);
         self.pods_seen.retain(|name, _| snapshot.claims().get(name).is_some());
-        let newest = self.evicted.values().max().copied();
-        self.evicted.retain(|_, at| newest.is_some_and(|n| n.duration_since(*at) < EVICTION_RETRY * 6));
+        self.evictions.forget(now);
     }
 }
 

@@ -54,7 +54,7 @@ impl ClaimReconciler<'_> {
             NothingRuns::PodsLeft { ready_since: node.ready_from() }
         } else {
             self.wake_for_stuck(node, &pods);
-            self.evict(&format!("draining node {}, which has no NodeClaim", node.name), None, &pods);
+            self.evict(&format!("draining node {}, which has no NodeClaim", node.name), &pods);
             if !self.is_long_unready(node) || self.is_vm_checked(&claim, None) {
                 return;
             }

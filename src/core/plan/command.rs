@@ -64,6 +64,22 @@ pub enum Command {
         /// Its UID.
         uid: Uid,
     },
+    /// Delete a pod, past PodDisruptionBudgets, because the termination grace period of its node ends.
+    DeletePod {
+        /// The pod.
+        pod: ObjectKey,
+        /// Its UID.
+        uid: Uid,
+        /// How long its containers may take to end.
+        grace: SignedDuration,
+    },
+    /// Write on a NodeClaim until when its drain must be over, unless an earlier time is there.
+    RecordDeadline {
+        /// The claim.
+        claim: ClaimRef,
+        /// The time.
+        deadline: Timestamp,
+    },
     /// Delete the resources of a NodeClaim that is being deleted: lifecycle delete.
     Terminate(Box<Terminate>),
     /// Remove our finalizer from a Node that is being deleted and has no NodeClaim.
@@ -238,6 +254,8 @@ impl Command {
             Self::DeleteClaim { .. } => "delete_claim",
             Self::CheckVm(_) => "confirm_gone",
             Self::Evict { .. } => "evict",
+            Self::DeletePod { .. } => "delete_pod",
+            Self::RecordDeadline { .. } => "record_deadline",
             Self::Terminate(_) => "terminate",
             Self::ReleaseNode(_) => "release_node",
             Self::RemoveFinalizer { .. } => "release_claim",
@@ -261,12 +279,13 @@ impl Command {
             Self::UpdateClaim { claim, .. }
             | Self::InstallBillingExtension { claim, .. }
             | Self::DeleteClaim { claim, .. }
+            | Self::RecordDeadline { claim, .. }
             | Self::RemoveFinalizer { claim } => CommandKey::Claim(claim.name.clone()),
             Self::CheckVm(check) => CommandKey::Claim(check.claim.name.clone()),
             Self::Terminate(terminate) => CommandKey::Claim(terminate.claim.name.clone()),
             Self::UpdateNode { node, .. } => CommandKey::Node(node.clone()),
             Self::ReleaseNode(release) => CommandKey::Node(release.node.clone()),
-            Self::Evict { pod, .. } => CommandKey::Pod(pod.clone()),
+            Self::Evict { pod, .. } | Self::DeletePod { pod, .. } => CommandKey::Pod(pod.clone()),
             Self::ReadGroupOwner => CommandKey::GroupOwner,
             Self::TakeInventory { .. } => CommandKey::Inventory,
             Self::WriteRecords(_) => CommandKey::Records,
@@ -282,7 +301,7 @@ impl Command {
     pub fn pause_switch(&self) -> Option<PauseSwitch> {
         match self {
             Self::CreateClaim(_) | Self::Launch(_) | Self::InstallBillingExtension { .. } => Some(PauseSwitch::Launch),
-            Self::DeleteClaim { .. } | Self::Evict { .. } => Some(PauseSwitch::Disrupt),
+            Self::DeleteClaim { .. } | Self::Evict { .. } | Self::DeletePod { .. } => Some(PauseSwitch::Disrupt),
             Self::Terminate(_) | Self::SweepDelete(_) => Some(PauseSwitch::Delete),
             _ => None,
         }

@@ -20,7 +20,7 @@ use crate::model::orphans::finding::{Classification, Finding};
 use crate::model::orphans::record::{BreakerTrip, DeletionRecord, Sighting, VolumeRecord};
 use crate::model::orphans::report::{Discrepancy, ReportOnlyFinding, SweepStatusSummary};
 use crate::model::settings::PauseSwitch;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -56,6 +56,10 @@ pub enum ClusterWrite {
     DeleteNode(NodeName, Uid),
     /// Evict a pod.
     Evict(ObjectKey, Uid),
+    /// Delete a pod, with so much time to end.
+    DeletePod(ObjectKey, Uid, SignedDuration),
+    /// Write on a NodeClaim until when its drain must be over; an earlier time that is there stays.
+    RecordDeadline(ClaimRef, Timestamp),
     /// Write to the durable records.
     WriteRecords(Box<RecordChange>),
     /// Write an OrphanSweep's status.
@@ -352,7 +356,9 @@ impl Effect {
     pub fn pause_switch(&self) -> Option<PauseSwitch> {
         match self {
             Self::Cluster(ClusterWrite::CreateClaim(_) | ClusterWrite::WriteIntent(..)) => Some(PauseSwitch::Launch),
-            Self::Cluster(ClusterWrite::DeleteClaim(_) | ClusterWrite::Evict(..)) => Some(PauseSwitch::Disrupt),
+            Self::Cluster(ClusterWrite::DeleteClaim(_) | ClusterWrite::Evict(..) | ClusterWrite::DeletePod(..)) => {
+                Some(PauseSwitch::Disrupt)
+            }
             Self::Cloud(request) => request.pause_switch(),
             Self::Cluster(_) | Self::Read(_) | Self::TakeInventory => None,
         }
@@ -370,6 +376,8 @@ impl ClusterWrite {
             Self::RemoveFinalizer(_) => "release_claim",
             Self::DeleteNode(..) => "delete_node",
             Self::Evict(..) => "evict",
+            Self::DeletePod(..) => "delete_pod",
+            Self::RecordDeadline(..) => "record_deadline",
             Self::WriteRecords(_) => "record",
             Self::ReportSweep(_) => "report_sweep",
             Self::ReportPool(_) => "report_pool",

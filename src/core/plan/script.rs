@@ -7,8 +7,8 @@
 use super::effect::{Effect, Reply};
 use crate::model::azure::cloud::ResourceKind;
 use crate::model::azure::inventory::Inventory;
-use crate::model::errors::{EffectError, LaunchRefusal};
-use crate::model::names::{ArmId, ClaimName};
+use crate::model::errors::{ClusterError, EffectError, LaunchRefusal};
+use crate::model::names::{ArmId, ClaimName, Uid};
 use crate::model::orphans::attempt::SweepAttempt;
 use crate::model::orphans::finding::DeletionRefusal;
 use jiff::{SignedDuration, Timestamp};
@@ -47,6 +47,8 @@ pub struct CommandReport {
     pub launch: Option<Box<LaunchReport>>,
     /// How far a termination came.
     pub termination: Option<Box<TerminationReport>>,
+    /// The answer to an eviction, or to the deletion of a pod.
+    pub eviction: Option<Box<EvictionReport>>,
     /// The attempt of a sweep on a cloud resource.
     pub attempt: Option<Box<SweepAttempt>>,
     /// The error; the decider will try again.
@@ -60,6 +62,17 @@ pub struct LaunchReport {
     pub claim: ClaimName,
     /// Its time was over while Azure was still creating the VM.
     pub is_creating: bool,
+}
+
+/// What the API server has answered to an eviction, or to the deletion of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EvictionReport {
+    /// The pod.
+    pub pod: Uid,
+    /// Why it was refused; `None` where it was accepted, or the pod has left.
+    pub refusal: Option<ClusterError>,
+    /// When it was answered.
+    pub at: Timestamp,
 }
 
 /// How far the termination of a NodeClaim came.

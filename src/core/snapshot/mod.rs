@@ -190,6 +190,11 @@ impl Snapshot {
         EvictionBlocker::of(pod, budgets.map(|budget| &**budget))
     }
 
+    /// The PodDisruptionBudgets that protect a pod.
+    pub fn budgets_of(&self, pod: &Pod) -> impl Iterator<Item = &Arc<PodDisruptionBudget>> {
+        self.disruption_budgets.of_namespace(&pod.key.namespace).filter(|budget| budget.protects(pod))
+    }
+
     /// All pods.
     #[must_use]
     pub fn pods(&self) -> &Table<ObjectKey, Pod> {

@@ -3,6 +3,7 @@
 use super::{Target, Writer, delete_of};
 use crate::FieldManager;
 use crate::error::{ApiRequest, call};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::PostParams;
 use kube::{Api, Resource};
@@ -10,7 +11,7 @@ use napkeeper_api::convert;
 use napkeeper_api::types::karpenter::{NodeClaim, NodePool};
 use napkeeper_core::model::cluster::claim::{ClaimRef, LaunchIntent};
 use napkeeper_core::model::errors::ClusterError;
-use napkeeper_core::model::labels::{FINALIZER, LAUNCH_INTENT};
+use napkeeper_core::model::labels::{FINALIZER, LAUNCH_INTENT, TERMINATION_TIMESTAMP};
 use napkeeper_core::model::names::NodePoolName;
 use napkeeper_core::plan::{ClaimDraft, ClaimUpdate};
 use serde_json::json;
@@ -69,6 +70,18 @@ impl Writer {
         .await
     }
 
+    /// Records until when the drain must be over. An earlier time stays: a user may have ended it early.
+    pub(super) async fn record_deadline(&self, claim: &ClaimRef, deadline: Timestamp) -> Result<(), ClusterError> {
+        let target = self.claim(claim, FieldManager::Lifecycle, false);
+        self.update(&target, |found| {
+            let known = found.metadata.annotations.as_ref().and_then(|all| all.get(TERMINATION_TIMESTAMP));
+            let known = known.and_then(|text| text.parse::<Timestamp>().ok());
+            let patch = || json!({ "metadata": { "annotations": { TERMINATION_TIMESTAMP: whole_seconds(deadline) } } });
+            Ok(known.is_none_or(|known| known > deadline).then(patch))
+        })
+        .await
+    }
+
     pub(super) async fn update_claim(&self, claim: &ClaimRef, step: &ClaimUpdate) -> Result<(), ClusterError> {
         let target = self.claim(claim, FieldManager::Lifecycle, true);
         self.update(&target, |found| {
@@ -106,6 +119,11 @@ pub(super) fn without_finalizer(finalizers: Option<&[String]>) -> Option<serde_j
 /// True if our finalizer is set.
 pub(super) fn has_finalizer(finalizers: Option<&[String]>) -> bool {
     finalizers.into_iter().flatten().any(|f| f == FINALIZER)
+}
+
+/// The time as Karpenter reads it: RFC 3339 in whole seconds.
+fn whole_seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
 /// No value of the domain's causes this; if one did, it must not look like a success.

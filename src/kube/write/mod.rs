@@ -85,6 +85,8 @@ impl Writer {
             ClusterWrite::RemoveFinalizer(claim) => self.remove_finalizer(claim).await,
             ClusterWrite::DeleteNode(name, uid) => self.delete_node(name, uid).await,
             ClusterWrite::Evict(pod, uid) => self.evict(pod, uid).await,
+            ClusterWrite::DeletePod(pod, uid, grace) => self.delete_pod(pod, uid, *grace).await,
+            ClusterWrite::RecordDeadline(claim, deadline) => self.record_deadline(claim, *deadline).await,
             ClusterWrite::WriteRecords(change) => self.write_records(change).await,
             ClusterWrite::ReportSweep(report) => self.report_sweep(report).await,
             ClusterWrite::ReportPool(report) => self.report_pool(report).await,

@@ -1,12 +1,13 @@
-//! Evictions of pods.
+//! Evictions and deletions of pods.
 
-use super::Writer;
+use super::{Writer, delete_of};
 use crate::error::{ApiRequest, call};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::Eviction;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
 use kube::core::Status;
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::model::names::{ObjectKey, Uid};
@@ -29,6 +30,22 @@ impl Writer {
         let params = PostParams::default();
         let response = api.create_subresource::<_, Status>("eviction", name, &params, &eviction);
         self.send(request("evict"), response).await.map(drop)
+    }
+}
+
+impl Writer {
+    /// Deletes this incarnation of a pod, past PodDisruptionBudgets, with so much time to end.
+    pub(super) async fn delete_pod(
+        &self,
+        pod: &ObjectKey,
+        uid: &Uid,
+        grace: SignedDuration,
+    ) -> Result<(), ClusterError> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), pod.namespace.as_str());
+        let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
+        let params = DeleteParams { grace_period_seconds: Some(seconds), ..delete_of(uid) };
+        let request = ApiRequest { verb: "delete", kind: "Pod", name: &pod.to_string() };
+        self.send(request, api.delete(pod.name.as_str(), &params)).await.map(drop)
     }
 }
 

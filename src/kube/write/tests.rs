@@ -69,8 +69,8 @@ async fn an_eviction_names_the_incarnation_and_a_budget_differs_from_overload() 
     let (outcome, requests) = perform(evict(), [pod_with("p-2")]).await;
     assert_eq!((outcome, requests.len()), (failed(ClusterError::Conflict), 1));
     for (answer, error) in [
-        (refusal(429, "DisruptionBudget"), ClusterError::Budget),
-        (refusal(429, ""), ClusterError::Unavailable),
+        (refusal(429, "DisruptionBudget"), ClusterError::Budget { retry_after: 0 }),
+        (refusal(429, ""), ClusterError::Overloaded { retry_after: 1 }),
         (refusal(404, ""), ClusterError::NotFound),
         (refusal(409, ""), ClusterError::Conflict),
     ] {

@@ -188,6 +188,11 @@ impl Cluster {
 
     /// Deletes a pod: after its grace period, or at once if no kubelet runs it.
     pub(super) fn end_pod(&mut self, key: &ObjectKey) {
+        self.end_pod_within(key, SignedDuration::MAX);
+    }
+
+    /// Deletes a pod, with no more time to end than this.
+    pub(super) fn end_pod_within(&mut self, key: &ObjectKey, longest: SignedDuration) {
         let Some(pod) = self.store.pods().get(key).map(Arc::clone) else {
             return;
         };
@@ -198,7 +203,7 @@ impl Cluster {
             self.take_pod(key);
             return;
         }
-        self.set_pod_timer(self.grace_of(key), PodTimer::End, &pod);
+        self.set_pod_timer(self.grace_of(key).min(longest), PodTimer::End, &pod);
         self.put_pod(Pod { deleting_at: Some(self.now), ..Pod::clone(&pod) });
     }
 

@@ -75,6 +75,7 @@ fn own(snapshot: &mut Snapshot, pool: &NodePool, node: Node) -> Result<(), NameE
         uid: Uid::new(name.as_str())?,
         created_at: now,
         deleting_at: None,
+        termination_at: None,
         has_finalizer: true,
         spec: ClaimSpec {
             pool: Some(pool.name.clone()),

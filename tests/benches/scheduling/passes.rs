@@ -167,6 +167,7 @@ fn created(draft: &ClaimDraft, now: jiff::Timestamp) -> Claim {
         uid: Uid::new(draft.name.as_str()).unwrap_or_else(|_| unreachable!("names are UIDs")),
         created_at: now,
         deleting_at: None,
+        termination_at: None,
         has_finalizer: true,
         spec: draft.spec.clone(),
         intent: None,

@@ -19,7 +19,9 @@ use kube::core::Resource;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchFailure};
 use napkeeper_core::model::cluster::pool::DisruptionReason;
-use napkeeper_core::model::labels::{FINALIZER, LAUNCH_INTENT, NODEPOOL, PLANNED_OFFERINGS, REPLACES};
+use napkeeper_core::model::labels::{
+    FINALIZER, LAUNCH_INTENT, NODEPOOL, PLANNED_OFFERINGS, REPLACES, TERMINATION_TIMESTAMP,
+};
 use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName, ProviderId};
 use napkeeper_core::plan::ClaimDraft;
 use serde::de::DeserializeOwned;
@@ -45,6 +47,7 @@ pub fn claim(object: &NodeClaim) -> Result<Claim, Violations> {
         uid,
         created_at: common::created_at(meta),
         deleting_at: meta.deletion_timestamp.as_ref().map(|t| t.0),
+        termination_at: termination_at(meta),
         has_finalizer: finalizers.iter().any(|f| f == FINALIZER),
         spec,
         intent,
@@ -88,6 +91,11 @@ fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
         planned: planned.unwrap_or_default(),
         replaces,
     })
+}
+
+/// Until when its drain must be over. A time that cannot be read is none: it must not hide the NodeClaim.
+fn termination_at(meta: &ObjectMeta) -> Option<Timestamp> {
+    common::time(meta.annotations.as_ref()?.get(TERMINATION_TIMESTAMP)?).ok()
 }
 
 fn annotation<T: DeserializeOwned>(meta: &ObjectMeta, key: &str, found: &mut Violations) -> Option<T> {
@@ -149,6 +157,10 @@ pub fn claim_object(claim: &Claim) -> Result<NodeClaim, serde_json::Error> {
     if let Some(intent) = &claim.intent {
         let annotations = object.metadata.annotations.get_or_insert_default();
         annotations.insert(LAUNCH_INTENT.to_owned(), serde_json::to_string(intent)?);
+    }
+    if let Some(at) = claim.termination_at {
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        annotations.insert(TERMINATION_TIMESTAMP.to_owned(), at.to_string());
     }
     object.metadata = ObjectMeta {
         uid: Some(claim.uid.as_str().to_owned()),

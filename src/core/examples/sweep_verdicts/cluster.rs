@@ -157,7 +157,9 @@ fn claim(name: ClaimName, uid: Uid, intent: LaunchIntent, status: ClaimStatus) -
         replaces: Vec::new(),
     };
     let created_at = intent.written_at - SignedDuration::from_hours(100);
-    Ok(Claim { name, uid, created_at, deleting_at: None, has_finalizer: true, spec, intent: Some(intent), status })
+    let (deleting_at, termination_at) = (None, None);
+    let intent = Some(intent);
+    Ok(Claim { name, uid, created_at, deleting_at, termination_at, has_finalizer: true, spec, intent, status })
 }
 
 fn node(claim: &Claim, at: Timestamp) -> Result<Node, NameError> {

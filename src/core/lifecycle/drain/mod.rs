@@ -4,6 +4,8 @@
 //! left, when the termination grace period is over, or when the node is proven to be lost ([`super::lost_node`]); with a
 //! Node, none of it during a [`super::NodeOutage`].
 
+mod deadline;
+mod evictions;
 mod tiers;
 
 use super::terminate::{LATE_REQUEST, READ_LAG};
@@ -16,24 +18,30 @@ use crate::model::labels;
 use crate::model::names::ArmId;
 use crate::model::settings::PauseSwitch;
 use crate::plan::{Command, DrainedNode, NodeUpdate, Terminate};
-use jiff::{SignedDuration, Timestamp};
+pub use evictions::EvictionScript;
+pub(super) use evictions::{Evictions, EvictionsInFlight};
+use jiff::SignedDuration;
 use std::sync::Arc;
-use tiers::first_tier;
 
 /// Pods that are still there so long after the end of the termination grace period go with their VM: neither a
 /// PodDisruptionBudget nor a pod that never ends blocks a node indefinitely.
 pub const FORCE_DRAIN_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// How often an eviction that a PodDisruptionBudget refused is tried again.
-pub(super) const EVICTION_RETRY: SignedDuration = SignedDuration::from_secs(10);
 
 impl ClaimReconciler<'_> {
     /// Drains the node, then deletes all that was created for it.
     pub(super) fn drain(&mut self, claim: &Claim, node: Option<&Node>) {
-        let forced = claim.drain_deadline().map(|deadline| deadline + FORCE_DRAIN_AFTER);
+        let deadline = claim.drain_deadline();
+        if let Some(deadline) = deadline {
+            self.record_deadline(claim, deadline);
+        }
+        let forced = deadline.map(|deadline| deadline + FORCE_DRAIN_AFTER);
         // Nothing runs on a lost node, and past the deadline pods need not be moved.
         let draining = node.filter(|n| forced.is_none_or(|at| at > self.now) && !self.is_lost(n));
+        if let Some(at) = forced.filter(|_| draining.is_some()) {
+            self.plan.wake_at(at);
+        }
         if let Some(node) = draining
-            && self.is_draining(claim, node, forced)
+            && self.is_draining(claim, node)
         {
             return;
         }
@@ -46,18 +54,18 @@ impl ClaimReconciler<'_> {
     }
 
     /// Takes the next step of the drain; `false` when the node is drained.
-    fn is_draining(&mut self, claim: &Claim, node: &Node, forced: Option<Timestamp>) -> bool {
+    fn is_draining(&mut self, claim: &Claim, node: &Node) -> bool {
         let tainted = node.is_tainted(labels::TAINT_DISRUPTED);
         let pods = self.pods_to_move(node);
         if tainted && pods.is_empty() {
             return false;
         }
-        if let Some(at) = forced {
-            self.plan.wake_at(at);
-        }
         if tainted {
             self.wake_for_stuck(node, &pods);
-            self.evict(&format!("draining the node of {}", claim.name), claim.drain_deadline(), &pods);
+            if let Some(deadline) = claim.drain_deadline() {
+                self.delete_expiring(deadline, &pods);
+            }
+            self.evict(&format!("draining the node of {}", claim.name), &pods);
         } else {
             self.taint_disrupted(node);
         }
@@ -144,26 +152,5 @@ impl ClaimReconciler<'_> {
     pub(super) fn pods_to_move(&self, node: &Node) -> Vec<Arc<Pod>> {
         let holding = |pod: &&Arc<Pod>| pod.holds_drain(node.ready_from(), self.now);
         self.snapshot.pods_on(&node.name).filter(holding).cloned().collect()
-    }
-
-    /// Evicts the first tier of the pods that hold a drain; those that refuse disruption only past the deadline, if there
-    /// is one.
-    pub(super) fn evict(&mut self, reason: &str, deadline: Option<Timestamp>, pods: &[Arc<Pod>]) {
-        let overdue = deadline.is_some_and(|d| d <= self.now);
-        for pod in first_tier(pods).iter().filter(|p| p.deleting_at.is_none()) {
-            if pod.refuses_disruption(self.now) && !overdue {
-                self.plan.wake_at(deadline.unwrap_or(self.now + EVICTION_RETRY * 6));
-                continue;
-            }
-            let due = self.memory.evicted.get(&pod.uid).map(|at| *at + EVICTION_RETRY);
-            if let Some(due) = due.filter(|due| *due > self.now) {
-                self.plan.wake_at(due);
-                continue;
-            }
-            self.memory.evicted.insert(pod.uid.clone(), self.now);
-            self.plan.wake_at(self.now + EVICTION_RETRY);
-            let command = Command::Evict { pod: pod.key.clone(), uid: pod.uid.clone() };
-            self.plan.push(command, reason);
-        }
     }
 }

@@ -153,6 +153,7 @@ fn fine(effect: &Effect) -> Result<Reply, EffectError> {
     })
 }
 
+mod drain;
 mod launch;
 mod launch_check;
 mod lost_node;
@@ -310,6 +311,8 @@ fn decided(snapshot: &Snapshot, memory: &mut LifecycleMemory, seconds: i64) -> P
 fn words(plan: &Plan) -> Vec<&'static str> {
     let word = |c: &Command| match c {
         Command::Evict { .. } => "evict",
+        Command::DeletePod { .. } => "delete pod",
+        Command::RecordDeadline { .. } => "deadline",
         Command::Terminate(_) => "terminate",
         Command::UpdateNode { update: NodeUpdate::TaintDisrupted, .. } => "taint",
         Command::DeleteClaim { category, .. } => category,
@@ -322,14 +325,12 @@ fn words(plan: &Plan) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_node_is_drained_before_its_vm_is_deleted_and_refused_evictions_are_repeated() {
+fn a_node_is_drained_before_its_vm_is_deleted() {
     let mut snapshot = draining(|_, _, _| {});
     let mut memory = LifecycleMemory::default();
     assert_eq!(words(&decided(&snapshot, &mut memory, 0)), ["taint"], "nothing else before the taint is seen");
     taint(&mut snapshot);
     assert_eq!(words(&decided(&snapshot, &mut memory, 1)), ["evict"]);
-    assert_eq!(words(&decided(&snapshot, &mut memory, 5)), Vec::<&str>::new());
-    assert_eq!(words(&decided(&snapshot, &mut memory, 11)), ["evict"]);
     let key = snapshot.pods().values().next().unwrap().key.clone();
     snapshot.remove_pod(&key);
     assert_eq!(words(&decided(&snapshot, &mut memory, 12)), ["terminate"]);
@@ -389,24 +390,6 @@ fn a_claim_of_another_launcher_is_left_alone() {
     foreign(&mut fresh);
     snapshot.put_claim(fresh);
     assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 86_400)), Vec::<&str>::new());
-}
-
-#[test]
-fn a_do_not_disrupt_pod_holds_the_drain_until_the_grace_period_ends() {
-    let snapshot = draining(|claim, node, pod| {
-        claim.spec.termination_grace_period = Some(SignedDuration::from_mins(10));
-        pod.do_not_disrupt = Some(DoNotDisrupt::Always);
-        node.taints.push(Taint::disrupted());
-    });
-    let mut memory = LifecycleMemory::default();
-    let early = decided(&snapshot, &mut memory, 60);
-    assert_eq!((words(&early), early.next.is_some()), (vec![], true));
-    assert_eq!(words(&decided(&snapshot, &mut memory, 600)), ["evict"]);
-    assert_eq!(
-        words(&decided(&snapshot, &mut memory, 660)),
-        ["terminate"],
-        "no pod holds a node past its grace period"
-    );
 }
 
 #[test]

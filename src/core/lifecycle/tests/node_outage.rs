@@ -144,7 +144,7 @@ fn no_vm_with_a_node_is_terminated_during_an_outage() {
 fn azure_is_asked_for_vms_during_an_outage() {
     let mut snapshot = nodes(10, 4);
     change(&mut snapshot, 1, |claim, _| {
-        (claim.deleting_at, claim.spec.termination_grace_period) = (Some(start()), Some(SignedDuration::ZERO));
+        (claim.deleting_at, claim.termination_at) = (Some(start()), Some(start()));
     });
     let words = words(&decided(&snapshot, &mut LifecycleMemory::default(), 120));
     assert_eq!(words, ["check"; 4], "its proof stands");

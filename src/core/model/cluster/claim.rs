@@ -23,6 +23,9 @@ pub struct Claim {
     pub created_at: Timestamp,
     /// When its deletion was requested.
     pub deleting_at: Option<Timestamp>,
+    /// Until when its drain must be over, by the annotation `karpenter.sh/nodeclaim-termination-timestamp`: a user may end
+    /// it earlier by it.
+    pub termination_at: Option<Timestamp>,
     /// It has our finalizer.
     pub has_finalizer: bool,
     /// Its spec.
@@ -139,11 +142,13 @@ pub struct LaunchFailure {
 }
 
 impl Claim {
-    /// When its drain must be over: its deletion plus its termination grace period. `None` while it is not being
-    /// deleted, or where its drain is unlimited.
+    /// When its drain must be over: its deletion plus its termination grace period, or the time that is recorded on it
+    /// if that is earlier. `None` while it is not being deleted, or where its drain is unlimited.
     #[must_use]
     pub fn drain_deadline(&self) -> Option<Timestamp> {
-        self.deleting_at?.saturating_add(self.spec.termination_grace_period?).ok()
+        let deleting_at = self.deleting_at?;
+        let of_spec = self.spec.termination_grace_period.and_then(|grace| deleting_at.saturating_add(grace).ok());
+        of_spec.into_iter().chain(self.termination_at).min()
     }
 
     /// We launched it, or are about to: it has our plan or our intent. Karpenter's claims carry neither, though

@@ -160,6 +160,7 @@ pub(crate) fn claim(name: &str, uid: &str) -> Claim {
         uid: Uid::new(uid).unwrap(),
         created_at: start() - HOURS(1000),
         deleting_at: None,
+        termination_at: None,
         has_finalizer: true,
         spec: ClaimSpec {
             pool: None,

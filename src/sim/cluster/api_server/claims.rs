@@ -2,6 +2,7 @@
 
 use crate::cluster::kubelet::add_taints;
 use crate::cluster::{Cluster, Delta, FinalizedObject};
+use jiff::Timestamp;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, ClaimStatus, LaunchIntent};
 use napkeeper_core::model::cluster::node::Node;
@@ -23,6 +24,7 @@ impl Cluster {
             uid: self.ids.uid(),
             created_at: self.now,
             deleting_at: None,
+            termination_at: None,
             has_finalizer: true,
             spec: draft.spec.clone(),
             intent: None,
@@ -52,6 +54,7 @@ impl Cluster {
             uid: self.ids.uid(),
             created_at: self.now,
             deleting_at: None,
+            termination_at: None,
             has_finalizer: true,
             spec,
             intent: None,
@@ -101,6 +104,14 @@ impl Cluster {
             ClaimUpdate::NotDisrupted => status.disrupted = None,
             ClaimUpdate::PodEvent { at } => status.last_pod_event = Some(*at),
         }
+        self.put_claim(claim);
+        Ok(())
+    }
+
+    /// Records until when a drain must be over; an earlier time stays.
+    pub(super) fn record_deadline(&mut self, claim: &ClaimRef, deadline: Timestamp) -> Result<(), ClusterError> {
+        let mut claim = self.claim(claim)?;
+        claim.termination_at = Some(claim.termination_at.map_or(deadline, |known| known.min(deadline)));
         self.put_claim(claim);
         Ok(())
     }

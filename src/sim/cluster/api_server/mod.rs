@@ -8,7 +8,7 @@ mod listing;
 use super::{Cluster, Delta};
 use crate::workload::PodBudget;
 pub use finalizers::FinalizedObject;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 pub(super) use listing::ApiServerFaults;
 pub use listing::ClusterListing;
 use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
@@ -53,6 +53,8 @@ impl Cluster {
                 self.release_node(name);
             }
             ClusterWrite::Evict(pod, uid) => self.evict(pod, uid)?,
+            ClusterWrite::DeletePod(pod, uid, grace) => self.delete_incarnation(pod, uid, Some(*grace))?,
+            ClusterWrite::RecordDeadline(claim, deadline) => self.record_deadline(claim, *deadline)?,
             ClusterWrite::WriteRecords(change) => {
                 self.faults.check_records(self.now)?;
                 apply(Arc::make_mut(&mut self.store.records), RecordChange::clone(change));
@@ -115,13 +117,13 @@ impl Cluster {
             return Err(ClusterError::Conflict);
         }
         let protecting: Vec<&PodBudget> = self.budgets.values().filter(|budget| budget.guards_pod(pod)).collect();
-        let refused = match protecting[..] {
-            [] => false,
-            [budget] => !self.counts_of(budget).allows_one(),
-            _ => true,
+        let refusal = match protecting[..] {
+            [budget] if !self.counts_of(budget).allows_one() => Some(ClusterError::Budget { retry_after: 0 }),
+            [] | [_] => None,
+            _ => Some(ClusterError::SeveralBudgets),
         };
-        if refused && pod.phase == PodPhase::Running && pod.deleting_at.is_none() {
-            return Err(ClusterError::Budget);
+        if let Some(refusal) = refusal.filter(|_| pod.phase == PodPhase::Running && pod.deleting_at.is_none()) {
+            return Err(refusal);
         }
         let pod = Arc::clone(pod);
         self.count_eviction(&pod);
@@ -135,12 +137,22 @@ impl Cluster {
     /// [`ClusterError`] when there is no such pod of this UID.
     pub fn delete_pod_by_policy(&mut self, key: &ObjectKey, uid: &Uid, now: Timestamp) -> Result<(), ClusterError> {
         self.advance_clock(now);
+        self.delete_incarnation(key, uid, None)
+    }
+
+    /// Deletes a pod of this UID, with so much time to end; `None` is its own.
+    fn delete_incarnation(
+        &mut self,
+        key: &ObjectKey,
+        uid: &Uid,
+        grace: Option<SignedDuration>,
+    ) -> Result<(), ClusterError> {
         let pod = self.store.pods().get(key).map(Arc::clone).ok_or(ClusterError::NotFound)?;
         if pod.uid != *uid {
             return Err(ClusterError::Conflict);
         }
         self.count_eviction(&pod);
-        self.end_pod(key);
+        self.end_pod_within(key, grace.unwrap_or(SignedDuration::MAX));
         Ok(())
     }
 

@@ -75,7 +75,7 @@ fn evict_any(cluster: &mut Cluster, random: &mut Random, now: Timestamp) {
     if let Some(pod) = random.pick(&pods) {
         let effect = ClusterWrite::Evict(pod.key.clone(), pod.uid.clone());
         let answer = perform(cluster, effect, now);
-        assert!(matches!(answer, Ok(Reply::Done) | Err(ClusterError::Budget)));
+        assert!(matches!(answer, Ok(Reply::Done) | Err(ClusterError::Budget { .. })));
     }
 }
 

@@ -171,7 +171,7 @@ fn an_eviction_waits_for_the_budget() {
     let evict = |pod: &Arc<Pod>| ClusterWrite::Evict(pod.key.clone(), pod.uid.clone());
     let other = evict(&pods_of(&cluster, "other")[0]);
     assert_eq!(perform(&mut cluster, evict(&pods[0]), at(10)), Ok(Reply::Done));
-    assert_eq!(perform(&mut cluster, evict(&pods[1]), at(10)), Err(ClusterError::Budget));
+    assert_eq!(perform(&mut cluster, evict(&pods[1]), at(10)), Err(ClusterError::Budget { retry_after: 0 }));
     assert_eq!(perform(&mut cluster, other, at(10)), Ok(Reply::Done));
     // The other replica is made at once, and runs within 5 s; the old pod takes its grace.
     cluster.advance(at(16));

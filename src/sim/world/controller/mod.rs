@@ -288,7 +288,7 @@ impl World {
             let controller = &mut self.controller;
             let command = controller.inner.running(&key).map(|planned| &planned.command);
             controller.expectations.expect_deletion(command, &report, controller.inner.snapshot(), elapsed(self.now));
-            controller.expectations.command_ended(&key, elapsed(self.now));
+            controller.expectations.command_ended(&key, &report, elapsed(self.now));
             let config = config(&self.settings, &self.catalog, self.seed);
             self.controller.inner.command_ended(&key, report, config, time);
         }

@@ -150,6 +150,12 @@ async fn claims(client: &Client, writer: &Writer) {
     assert!(status.launched.is_some() && status.initialized.is_some());
     assert_eq!((status.provider_id, status.node_name, status.allocatable), (Some(provider_id), Some(node), amounts));
     assert_eq!(status.last_pod_event, Some(event));
+    let (later, earlier) =
+        (Timestamp::from_second(2_000_000_000).unwrap(), Timestamp::from_second(1_900_000_000).unwrap());
+    for (deadline, recorded) in [(later, later), (earlier, earlier), (later, earlier)] {
+        assert_eq!(perform(writer, ClusterWrite::RecordDeadline(us.clone(), deadline)).await, Ok(Reply::Done));
+        assert_eq!(read_claim(client).await.termination_at, Some(recorded), "it only tightens");
+    }
     for (claim, outcome) in [(&other, failed(ClusterError::Conflict)), (&us, Ok(Reply::Done))] {
         assert_eq!(perform(writer, ClusterWrite::DeleteClaim(claim.clone())).await, outcome);
     }
