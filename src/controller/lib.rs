@@ -157,8 +157,10 @@ type StartWatch = Box<dyn Fn(mpsc::Sender<WatchEvent>) -> JoinHandle<()> + Send>
 fn watch_options(options: &Options, client: &Client, clock: &Arc<dyn Clock>) -> WatchOptions {
     let mut watch_options = WatchOptions::new(Arc::clone(clock), options.namespace.clone());
     if options.mode == ControllerMode::Companion {
-        // It evicts no pods, and has no permission to list these.
-        watch_options.kinds.remove(&WatchedKind::DisruptionBudgets);
+        // It drains no nodes, and has no permission to list PodDisruptionBudgets.
+        for kind in [WatchedKind::DisruptionBudgets, WatchedKind::Attachments] {
+            watch_options.kinds.remove(&kind);
+        }
     }
     let (client, namespace) = (client.clone(), options.namespace.clone());
     let seen = Arc::clone(&watch_options.pause_switch_seen);

@@ -268,6 +268,7 @@ fn full_claim() -> Claim {
             registered: Some(at),
             capacity: requests,
             last_pod_event: Some(at),
+            termination: Default::default(),
             disrupted: Some(DisruptionReason::Underutilized),
             ..ClaimStatus::default()
         },

@@ -6,10 +6,10 @@ mod sweeps;
 
 use napkeeper_core::engine::decide::Memory;
 use napkeeper_core::engine::decision::DecisionKind;
-use napkeeper_core::lifecycle::{NodeOutage, PoolFailures};
+use napkeeper_core::lifecycle::{BlockedDrain, NodeOutage, PoolFailures};
 use napkeeper_core::model::cluster::launch_hold::LaunchHold;
 use napkeeper_core::model::errors::EffectError;
-use napkeeper_core::model::names::{ClaimName, ObjectKey, Uid};
+use napkeeper_core::model::names::{ClaimName, NodeName, ObjectKey, Uid};
 use napkeeper_core::model::settings::{Pause, PauseSwitch};
 use napkeeper_core::plan::{Command, CommandReport, Effect, PlannedCommand};
 use napkeeper_core::scheduling::UnschedulablePods;
@@ -20,7 +20,7 @@ use napkeeper_serve::prometheus_client::metrics::family::Family;
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
 use napkeeper_serve::prometheus_client::metrics::histogram::Histogram;
 use napkeeper_serve::prometheus_client::registry::Registry;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use sweeps::{EndedDeletion, SweepReporter};
 
@@ -42,6 +42,7 @@ pub(super) struct Reporter {
     launch_hold: Gauge,
     paused: Family<Labels<1>, Gauge>,
     failing_pools: Gauge,
+    blocked_drains: Gauge,
     clock_skew: Gauge,
     skew: ClockSkew,
     /// Problems that have been reported: unschedulable pods, missing nodes, conflicts of NodeOverlays.
@@ -73,6 +74,7 @@ impl Reporter {
             launch_hold: Gauge::default(),
             paused: Family::default(),
             failing_pools: Gauge::default(),
+            blocked_drains: Gauge::default(),
             clock_skew: Gauge::default(),
             skew,
             reported: BTreeSet::new(),
@@ -99,6 +101,8 @@ impl Reporter {
         registry.register("paused", paused, reporter.paused.clone());
         let failing = "NodePools whose last nodes did not come up: they are held, or try one node at a time";
         registry.register("failing_nodepools", failing, reporter.failing_pools.clone());
+        let blocked = "Nodes whose drain has not moved for 30 s";
+        registry.register("blocked_drains", blocked, reporter.blocked_drains.clone());
         let skew = "Seconds by which this clock is ahead of the API server's; nothing is launched or deleted beyond 60";
         registry.register("clock_skew_seconds", skew, reporter.clock_skew.clone());
         reporter
@@ -116,6 +120,7 @@ impl Reporter {
             &self.node_outage,
             &self.launch_hold,
             &self.failing_pools,
+            &self.blocked_drains,
         ];
         for gauge in all {
             gauge.set(0);
@@ -159,6 +164,7 @@ impl Reporter {
         let mut problems = BTreeSet::new();
         self.report_launch_hold(memory.launch_check.hold.as_ref(), snapshot, &mut problems);
         self.report_failing_pools(&memory.lifecycle.pool_failures, snapshot, &mut problems);
+        self.report_blocked_drains(&memory.lifecycle.blocked_drains, snapshot, &mut problems);
         for group in unplaced {
             let reason = group.reason();
             if let Some(first) = group.pods.first().filter(|_| !self.reported.contains(&reason)) {
@@ -242,6 +248,29 @@ impl Reporter {
                 tracing::warn!(pool = %name, why = reason, "NodePool is held");
                 let regarding = cluster_scoped(("karpenter.sh/v1", "NodePool"), name.as_str(), &pool.uid);
                 self.events.publish(regarding, "LaunchesHeld", &reason, true);
+            }
+            problems.insert(key);
+        }
+    }
+
+    /// Reports drains that do not move, on their NodeClaim and their Node.
+    fn report_blocked_drains(
+        &mut self,
+        blocked: &BTreeMap<NodeName, BlockedDrain>,
+        snapshot: &Snapshot,
+        problems: &mut BTreeSet<String>,
+    ) {
+        self.blocked_drains.set(i64::try_from(blocked.len()).unwrap_or(i64::MAX));
+        for (name, drain) in blocked {
+            let key = format!("{name}: {drain}");
+            if !self.reported.contains(&key) {
+                tracing::warn!(node = %name, why = %drain, "the drain does not move");
+                let node = snapshot.nodes().get(name);
+                let node = node.map(|node| cluster_scoped(("v1", "Node"), name.as_str(), &node.uid));
+                let claim = drain.claim.as_ref().and_then(|name| claim(snapshot, name));
+                for regarding in claim.into_iter().chain(node) {
+                    self.events.publish(regarding, "FailedDraining", &format!("Failed to drain node, {drain}"), true);
+                }
             }
             problems.insert(key);
         }

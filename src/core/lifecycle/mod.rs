@@ -21,15 +21,15 @@ use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::errors::CloudErrorCode;
 use crate::model::labels;
-use crate::model::names::{ArmId, ClaimName};
+use crate::model::names::{ArmId, ClaimName, NodeName};
 use crate::model::settings::{ControllerMode, Settings};
 use crate::model::support::hash::fnv1a;
 use crate::plan::{ClaimUpdate, Command, EvictionReport, Launch, LaunchReport, Plan, SecurityProfile};
 use crate::snapshot::{CommandKey, Snapshot};
 pub use aks_machine::AksMachineLaunchScript;
 pub use billing_extension::BillingExtensionScript;
-pub use drain::{EvictionScript, FORCE_DRAIN_AFTER};
-use drain::{Evictions, EvictionsInFlight};
+pub use drain::{BlockedDrain, EvictionScript, FORCE_DRAIN_AFTER};
+use drain::{DrainProgress, Evictions, EvictionsInFlight, WrittenConditions};
 use jiff::{SignedDuration, Timestamp};
 use launch::pool_conditions::report_pools;
 pub use launch::pool_failures::PoolFailures;
@@ -61,10 +61,18 @@ pub struct LifecycleMemory {
     pub pool_failures: PoolFailures,
     /// What Azure does not let us delete.
     pub termination_denials: TerminationDenials,
+    /// Drains that do not move, by their Node.
+    pub blocked_drains: BTreeMap<NodeName, BlockedDrain>,
     vm_checked: BTreeMap<ClaimName, Timestamp>,
     evictions: Evictions,
     /// When the deadline of a drain was last written on its NodeClaim.
     deadlines_recorded: BTreeMap<ClaimName, Timestamp>,
+    conditions_written: BTreeMap<ClaimName, WrittenConditions>,
+    drains: BTreeMap<NodeName, DrainProgress>,
+    /// Since when the volumes of a drained Node are waited for.
+    volumes_awaited: BTreeMap<NodeName, Timestamp>,
+    /// When a Node was last labelled for its drain.
+    labels_tried: BTreeMap<NodeName, Timestamp>,
     launched: BTreeMap<ClaimName, Timestamp>,
     /// Launches that have ended, and whether Azure was still creating the VM.
     launches_ended: BTreeMap<ClaimName, bool>,
@@ -261,6 +269,12 @@ impl LifecycleMemory {
         self.launches_ended.retain(|name, _| snapshot.claims().get(name).is_some());
         self.termination_denials.forget(snapshot);
         self.pods_seen.retain(|name, _| snapshot.claims().get(name).is_some());
+        self.conditions_written.retain(|name, _| snapshot.claims().get(name).is_some());
+        self.drains.retain(|name, _| snapshot.nodes().get(name).is_some());
+        for map in [&mut self.labels_tried, &mut self.volumes_awaited] {
+            map.retain(|name, _| snapshot.nodes().get(name).is_some());
+        }
+        self.blocked_drains.retain(|name, _| snapshot.nodes().get(name).is_some());
         self.evictions.forget(now);
     }
 }

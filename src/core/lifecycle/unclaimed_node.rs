@@ -45,9 +45,10 @@ impl ClaimReconciler<'_> {
 
     fn release(&mut self, node: &Node, claim: ClaimName) {
         if !node.is_tainted(labels::TAINT_DISRUPTED) {
-            return self.taint_disrupted(node);
+            return self.begin_drain(node);
         }
         let pods = self.pods_to_move(node);
+        self.note_progress(node, None, &pods);
         let proof = if self.is_lost(node) {
             NothingRuns::OutOfService
         } else if pods.is_empty() {

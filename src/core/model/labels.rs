@@ -149,6 +149,8 @@ pub const TAINT_SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// Taint of a node that its cloud provider has not yet initialised.
 pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
+/// Label of a node to which load balancers send no traffic.
+pub const EXCLUDE_FROM_LOAD_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// Annotation that keeps pods and nodes from being disrupted.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 /// Annotation of a Job: how long each of its pods runs in a simulation, for example `45m`.

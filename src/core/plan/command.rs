@@ -9,7 +9,7 @@ use super::effect::{
 };
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
 use crate::model::azure::naming::ResourceIds;
-use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
+use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering, TerminationConditions};
 use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, Uid};
 use crate::model::orphans::record::DeletionRecord;
 use crate::model::settings::PauseSwitch;
@@ -166,6 +166,14 @@ pub enum IfVmLost {
         /// Its UID.
         uid: Uid,
     },
+    /// Nothing yet: volumes are attached to its Node, which is tainted out of service, so that Kubernetes detaches them at
+    /// once.
+    TaintOutOfService {
+        /// The Node.
+        name: NodeName,
+        /// Its UID.
+        uid: Uid,
+    },
 }
 
 /// A Node that has been drained.
@@ -220,6 +228,8 @@ pub struct Terminate {
     /// What its launch has created may appear later: so long after it has been read, everything is read again before the
     /// finalizer is removed.
     pub look_again: Option<SignedDuration>,
+    /// Conditions that are written before the VM is deleted, if they are to change.
+    pub conditions: Option<Box<TerminationConditions>>,
 }
 
 /// Delete a proven orphan.

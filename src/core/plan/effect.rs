@@ -9,7 +9,7 @@ use crate::model::amounts::resources::Resources;
 use crate::model::azure::cloud::{CloudResource, PowerState, ResourceKind, Tags};
 use crate::model::azure::inventory::Inventory;
 use crate::model::azure::related::RelatedResource;
-use crate::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchFailure, LaunchIntent};
+use crate::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchFailure, LaunchIntent, TerminationConditions};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod, Taint};
 use crate::model::cluster::pool::{DisruptionReason, PoolConditions};
@@ -152,6 +152,8 @@ pub enum ClaimUpdate {
     Disrupted(DisruptionReason),
     /// It is not replaced after all.
     NotDisrupted,
+    /// How far its end is. Conditions that are `None` stay as they are.
+    Terminating(Box<TerminationConditions>),
     /// A pod was bound to or removed from its node.
     PodEvent {
         /// When.
@@ -179,6 +181,10 @@ pub enum NodeUpdate {
     TaintUnderutilized,
     /// It is used after all.
     RemoveUnderutilizedTaint,
+    /// Its VM is proven to be lost: Kubernetes deletes its pods, and detaches its volumes.
+    TaintOutOfService,
+    /// It is being drained: no new pods, and no load balancer sends it traffic.
+    BeginDrain,
 }
 
 /// A NIC to be created.

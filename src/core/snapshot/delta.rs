@@ -7,7 +7,7 @@ use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod};
 use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
-use crate::model::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
+use crate::model::cluster::volume::{AttachLimits, Attachment, StorageClass, Volume, VolumeClaim};
 use crate::model::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use crate::model::orphans::record::OrphanRecords;
 use crate::model::orphans::sweep::{Sweep, UnreadableSweeps};
@@ -64,6 +64,10 @@ pub enum Delta {
     StorageClass(Arc<StorageClass>),
     /// A StorageClass was deleted.
     StorageClassGone(ObjectName),
+    /// A VolumeAttachment is new or has changed.
+    Attachment(Arc<Attachment>),
+    /// A VolumeAttachment was deleted.
+    AttachmentGone(ObjectName),
     /// The volume limits of a node are known, or have changed.
     AttachLimits(Arc<AttachLimits>),
     /// The volume limits of a node are not known any more.
@@ -116,6 +120,8 @@ pub fn apply_delta(delta: &Delta, to: &mut Snapshot) {
         Delta::VolumeClaimGone(key) => to.remove_volume_claim(key),
         Delta::StorageClass(class) => to.put_storage_class(class.name.clone(), Arc::clone(class)),
         Delta::StorageClassGone(name) => to.remove_storage_class(name),
+        Delta::Attachment(attachment) => to.put_attachment(attachment.name.clone(), Arc::clone(attachment)),
+        Delta::AttachmentGone(name) => to.remove_attachment(name),
         Delta::AttachLimits(limits) => to.put_attach_limits(limits.node.clone(), Arc::clone(limits)),
         Delta::AttachLimitsGone(node) => to.remove_attach_limits(node),
         Delta::Namespace(name, labels) => to.put_namespace(name.clone(), Arc::clone(labels)),

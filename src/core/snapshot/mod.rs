@@ -28,7 +28,7 @@ use crate::model::cluster::launch_hold::{LaunchHold, PoolHold};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod};
 use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
-use crate::model::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
+use crate::model::cluster::volume::{AttachLimits, Attachment, StorageClass, Volume, VolumeClaim};
 use crate::model::names::{
     ArmId, ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId,
 };
@@ -60,6 +60,7 @@ pub struct Snapshot {
     volume_claims: Table<ObjectKey, VolumeClaim>,
     storage_classes: Table<ObjectName, StorageClass>,
     attach_limits: Table<NodeName, AttachLimits>,
+    attachments: Table<ObjectName, Attachment>,
     namespaces: Table<Namespace, Labels>,
     services: Table<ObjectKey, Labels>,
     schedulers: Table<ObjectName, SchedulerProfiles>,
@@ -137,6 +138,7 @@ impl Snapshot {
         "PersistentVolumeClaims"
     );
     plain_table!(storage_classes, ObjectName, StorageClass, put_storage_class, remove_storage_class, "StorageClasses");
+    plain_table!(attachments, ObjectName, Attachment, put_attachment, remove_attachment, "VolumeAttachments");
     plain_table!(attach_limits, NodeName, AttachLimits, put_attach_limits, remove_attach_limits, "CSINodes");
     plain_table!(namespaces, Namespace, Labels, put_namespace, remove_namespace, "Namespaces, by their labels");
     plain_table!(services, ObjectKey, Labels, put_service, remove_service, "Services, by their selectors");
@@ -188,6 +190,11 @@ impl Snapshot {
     pub fn eviction_blocker(&self, pod: &Pod) -> Option<EvictionBlocker> {
         let budgets = self.disruption_budgets.of_namespace(&pod.key.namespace);
         EvictionBlocker::of(pod, budgets.map(|budget| &**budget))
+    }
+
+    /// The VolumeAttachments of a node.
+    pub fn attachments_of(&self, node: &NodeName) -> impl Iterator<Item = &Arc<Attachment>> {
+        self.attachments.values().filter(move |attachment| attachment.node == *node)
     }
 
     /// The PodDisruptionBudgets that protect a pod.

@@ -76,6 +76,9 @@ pub(super) fn reflect(
             .all(|o: &storage::v1::StorageClass| read(convert::storage_class(o), |c| Delta::StorageClass(c.into()))),
         WatchedKind::CsiNodes => reflector()
             .all(|o: &storage::v1::CSINode| read(convert::attach_limits(o), |l| Delta::AttachLimits(l.into()))),
+        WatchedKind::Attachments => reflector().all(|o: &storage::v1::VolumeAttachment| {
+            read(convert::attachment(o), |(attachment, _)| Delta::Attachment(attachment.into()))
+        }),
         // Of a Namespace only metadata are read.
         WatchedKind::Namespaces => reflector().all(|o: &PartialObjectMeta<core::v1::Namespace>| {
             read(convert::namespace(&o.metadata), |(key, space)| Delta::Namespace(key, space.into()))

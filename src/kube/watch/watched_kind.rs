@@ -33,6 +33,8 @@ pub enum WatchedKind {
     StorageClasses,
     /// CSINodes.
     CsiNodes,
+    /// VolumeAttachments.
+    Attachments,
     /// Namespaces.
     Namespaces,
     /// Services.
@@ -45,7 +47,7 @@ pub enum WatchedKind {
 
 impl WatchedKind {
     /// All kinds.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Pods,
         Self::Nodes,
         Self::NodeClaims,
@@ -60,6 +62,7 @@ impl WatchedKind {
         Self::VolumeClaims,
         Self::StorageClasses,
         Self::CsiNodes,
+        Self::Attachments,
         Self::Namespaces,
         Self::Services,
         Self::Schedulers,
@@ -84,6 +87,7 @@ impl WatchedKind {
             Self::VolumeClaims => "persistentvolumeclaims",
             Self::StorageClasses => "storageclasses.storage.k8s.io",
             Self::CsiNodes => "csinodes.storage.k8s.io",
+            Self::Attachments => "volumeattachments.storage.k8s.io",
             Self::Namespaces => "namespaces",
             Self::Services => "services",
             Self::Schedulers => "schedulerconfigurations.aks.azure.com",

@@ -11,11 +11,16 @@ use k8s_openapi::api::core::v1::{Node, Taint as WireTaint};
 use kube::Api;
 use napkeeper_core::model::cluster::pod::{Labels, Taint};
 use napkeeper_core::model::errors::ClusterError;
-use napkeeper_core::model::labels::{FINALIZER, INITIALIZED, REGISTERED, TAINT_UNREGISTERED};
+use napkeeper_core::model::labels::{
+    EXCLUDE_FROM_LOAD_BALANCERS, FINALIZER, INITIALIZED, REGISTERED, TAINT_UNREGISTERED,
+};
 use napkeeper_core::model::names::{NodeName, Uid};
 use napkeeper_core::plan::NodeUpdate;
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// The value that Karpenter gives the label of nodes without load balancers.
+const EXCLUDED_BY: &str = "karpenter";
 
 impl Writer {
     fn node<'a>(&self, name: &'a NodeName, uid: &'a Uid) -> Target<'a, Node> {
@@ -33,6 +38,8 @@ impl Writer {
             NodeUpdate::RemoveDisruptedTaint => Ok(remove_taint(node, &Taint::disrupted())),
             NodeUpdate::TaintUnderutilized => Ok(add_taint(node, &Taint::underutilized())),
             NodeUpdate::RemoveUnderutilizedTaint => Ok(remove_taint(node, &Taint::underutilized())),
+            NodeUpdate::BeginDrain => Ok(begin_drain(node)),
+            NodeUpdate::TaintOutOfService => Ok(add_taint(node, &Taint::out_of_service())),
         })
         .await
     }
@@ -81,6 +88,20 @@ fn add_taint(node: &Node, taint: &Taint) -> Option<Value> {
     let mut taints = taints_of(node).to_vec();
     put_taint(&mut taints, taint);
     (taints != taints_of(node)).then(|| json!({ "spec": { "taints": taints } }))
+}
+
+/// The patch of a node whose drain begins. A label of a user stays as it is.
+fn begin_drain(node: &Node) -> Option<Value> {
+    let labelled = label(node, EXCLUDE_FROM_LOAD_BALANCERS).is_some();
+    let excluded = || json!({ "metadata": { "labels": { EXCLUDE_FROM_LOAD_BALANCERS: EXCLUDED_BY } } });
+    match (add_taint(node, &Taint::disrupted()), labelled) {
+        (tainted, true) => tainted,
+        (None, false) => Some(excluded()),
+        (Some(mut tainted), false) => {
+            tainted["metadata"] = excluded()["metadata"].take();
+            Some(tainted)
+        }
+    }
 }
 
 /// Removes a taint of ours, whatever its value and effect.
@@ -168,11 +189,18 @@ mod tests {
     fn an_unchanged_node_is_not_written() {
         let bare = node(json!({ "metadata": {}, "spec": {} }));
         let taint = json!({ "key": "karpenter.sh/disrupted", "effect": "NoSchedule" });
-        assert_eq!(add_taint(&bare, &Taint::disrupted()).unwrap(), json!({ "spec": { "taints": [taint] } }));
-        assert_eq!(
-            add_taint(&node(json!({ "metadata": {}, "spec": { "taints": [taint] } })), &Taint::disrupted()),
-            None
-        );
+        let disrupt = |node: &Node| add_taint(node, &Taint::disrupted());
+        assert_eq!(disrupt(&bare).unwrap(), json!({ "spec": { "taints": [taint] } }));
+        assert_eq!(disrupt(&node(json!({ "metadata": {}, "spec": { "taints": [taint] } }))), None);
+        let lost =
+            json!({ "key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute" });
+        assert_eq!(add_taint(&bare, &Taint::out_of_service()).unwrap(), json!({ "spec": { "taints": [lost] } }));
+        let excluded = || json!({ "labels": { EXCLUDE_FROM_LOAD_BALANCERS: "karpenter" } });
+        assert_eq!(begin_drain(&bare).unwrap(), json!({ "metadata": excluded(), "spec": { "taints": [taint] } }));
+        let tainted = |metadata: Value| node(json!({ "metadata": metadata, "spec": { "taints": [taint] } }));
+        assert_eq!(begin_drain(&tainted(json!({}))).unwrap(), json!({ "metadata": excluded() }), "for a replacement");
+        let own = json!({ "labels": { EXCLUDE_FROM_LOAD_BALANCERS: "true" } });
+        assert_eq!(begin_drain(&tainted(own)), None, "a user has excluded it");
         assert_eq!(initialize(&bare).unwrap(), json!({ "metadata": { "labels": { INITIALIZED: "true" } } }));
         assert_eq!(initialize(&node(json!({ "metadata": { "labels": { INITIALIZED: "true" } } }))), None);
     }

@@ -4,7 +4,7 @@
 //! annotations, as JSON.
 
 use crate::convert::common;
-use crate::convert::karpenter::node_claim_status::DISRUPTION_REASON;
+use crate::convert::karpenter::node_claim_status::{DISRUPTION_REASON, read_termination, termination_conditions};
 use crate::convert::karpenter::node_pool::{class_name, expire_after};
 use crate::convert::violations::Violations;
 use crate::field_path::Path;
@@ -145,6 +145,7 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
         capacity,
         allocatable,
         last_pod_event: found.take_some(&at.key("lastPodEventTime"), last_event, common::time),
+        termination: read_termination(conditions),
     }
 }
 
@@ -256,6 +257,7 @@ fn write_status(status: &ClaimStatus) -> NodeClaimStatus {
     ]
     .into_iter()
     .flatten()
+    .chain(termination_conditions(&status.termination, status.initialized.unwrap_or_default()))
     .collect();
     NodeClaimStatus {
         allocatable: common::resource_list(&status.allocatable),

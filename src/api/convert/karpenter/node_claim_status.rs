@@ -6,10 +6,14 @@
 use crate::convert::common;
 use crate::types::karpenter::{ClaimCondition, NodeClaim, NodeClaimStatus};
 use jiff::Timestamp;
+use napkeeper_core::model::cluster::claim::{TerminationCondition, TerminationConditions};
 use napkeeper_core::plan::ClaimUpdate;
+use std::sync::Arc;
 
 /// The steps until a node runs pods.
 const LIFECYCLE_CONDITIONS: [&str; 3] = ["Launched", "Registered", "Initialized"];
+/// The steps of its end, in the order of [`TerminationConditions`].
+const TERMINATION_CONDITIONS: [&str; 3] = ["Drained", "VolumesDetached", "InstanceTerminating"];
 /// Why it is being disrupted: the condition of that name in Karpenter.
 pub(super) const DISRUPTION_REASON: &str = "DisruptionReason";
 /// Longest reason that a condition may have.
@@ -45,14 +49,47 @@ pub fn apply_claim_update(claim: &NodeClaim, update: &ClaimUpdate, now: Timestam
         ClaimUpdate::BillingExtensionInstalled => set(condition("Billed", "True", "Billed", now)),
         ClaimUpdate::Disrupted(reason) => set(condition(DISRUPTION_REASON, "True", reason.as_str(), now)),
         ClaimUpdate::NotDisrupted => conditions.retain(|condition| condition.kind != DISRUPTION_REASON),
+        ClaimUpdate::Terminating(new) => termination_conditions(new, now).into_iter().for_each(set),
         ClaimUpdate::PodEvent { at } => status.last_pod_event_time = Some(at.to_string()),
     }
-    if !matches!(update, ClaimUpdate::PodEvent { .. }) {
+    if !matches!(update, ClaimUpdate::PodEvent { .. } | ClaimUpdate::Terminating(_)) {
         let ready = ready(&conditions, now);
         upsert_condition(&mut conditions, ClaimCondition { observed_generation: generation, ..ready });
     }
     status.conditions = (!conditions.is_empty()).then_some(conditions);
     status
+}
+
+/// The conditions of a NodeClaim whose node is being drained.
+pub(super) fn termination_conditions(new: &TerminationConditions, at: Timestamp) -> Vec<ClaimCondition> {
+    let named =
+        [&new.drained, &new.volumes_detached, &new.instance_terminating].into_iter().zip(TERMINATION_CONDITIONS);
+    let wire = |(new, kind): (&Option<TerminationCondition>, &str)| {
+        let new = new.as_ref()?;
+        let status = new.holds.map_or("Unknown", |holds| if holds { "True" } else { "False" });
+        let message: String = new.message.chars().take(common::MAX_MESSAGE).collect();
+        let message = (!message.is_empty()).then_some(message);
+        Some(ClaimCondition { message, ..condition(kind, status, &new.reason, at) })
+    };
+    named.filter_map(wire).collect()
+}
+
+/// Reads the conditions of a NodeClaim whose node is being drained.
+pub(super) fn read_termination(conditions: &[ClaimCondition]) -> TerminationConditions {
+    let read = |kind: &str| {
+        let found = conditions.iter().find(|condition| condition.kind == kind)?;
+        Some(TerminationCondition {
+            holds: match &*found.status {
+                "True" => Some(true),
+                "False" => Some(false),
+                _ => None,
+            },
+            reason: Arc::from(found.reason.as_deref().unwrap_or_default()),
+            message: Arc::from(found.message.as_deref().unwrap_or_default()),
+        })
+    };
+    let [drained, volumes_detached, instance_terminating] = TERMINATION_CONDITIONS.map(read);
+    TerminationConditions { drained, volumes_detached, instance_terminating }
 }
 
 /// False when a step failed, True when all are done, Unknown on the way.
@@ -178,6 +215,7 @@ mod tests {
             capacity: amounts.clone(),
             allocatable: amounts,
             last_pod_event: Some(at("2026-03-01T00:04:00Z")),
+            termination: Default::default(),
         };
         assert_eq!(claim(&object).unwrap().status, wanted);
         let all = [
@@ -206,6 +244,37 @@ mod tests {
         object.status = Some(apply_claim_update(&object, &ClaimUpdate::NotDisrupted, at("2026-03-01T00:02:00Z")));
         assert_eq!(claim(&object).unwrap().status.disrupted, None);
         assert_eq!(words(&object), [&before[..], &["Ready=Unknown InProgress".to_owned()]].concat());
+    }
+
+    #[test]
+    fn the_conditions_of_a_drain_read_back_and_change_one_by_one() {
+        let mut object = bare();
+        let mut wanted = TerminationConditions::default();
+        let message = Arc::from("pod a/b: PodDisruptionBudget a/c allows no eviction now");
+        let steps = [
+            TerminationConditions { drained: Some(TerminationCondition::new(None, "Draining")), ..Default::default() },
+            TerminationConditions {
+                drained: Some(TerminationCondition { message, ..TerminationCondition::new(Some(false), "Blocked") }),
+                ..Default::default()
+            },
+            TerminationConditions {
+                volumes_detached: Some(TerminationCondition::new(None, "AwaitingVolumeDetachment")),
+                ..Default::default()
+            },
+            TerminationConditions {
+                drained: Some(TerminationCondition::new(Some(true), "Drained")),
+                instance_terminating: Some(TerminationCondition::new(Some(true), "InstanceTerminating")),
+                ..Default::default()
+            },
+        ];
+        for step in steps {
+            wanted.set(&step);
+            let update = ClaimUpdate::Terminating(Box::new(step));
+            object.status = Some(apply_claim_update(&object, &update, at("2026-03-01T00:01:00Z")));
+            assert_eq!(claim(&object).unwrap().status.termination, wanted);
+        }
+        let drained = words(&object).into_iter().filter(|word| word.starts_with("Drained")).collect::<Vec<_>>();
+        assert_eq!(drained, ["Drained=True Drained"], "one condition of a name");
     }
 
     #[test]

@@ -209,8 +209,15 @@ fn terminating_deletes_the_machine_of_this_claim_and_of_no_other() {
     let id = aks_machine_id(&ArmId::new(POOL).unwrap(), &claim().name);
     let script = || {
         let (ids, machine) = (ids.clone(), Some(id.clone()));
-        let command =
-            Terminate { claim: claim(), ids, machine, drained_node: None, held: Default::default(), look_again: None };
+        let command = Terminate {
+            claim: claim(),
+            ids,
+            machine,
+            drained_node: None,
+            held: Default::default(),
+            look_again: None,
+            conditions: None,
+        };
         TerminateScript::new(command, DeletionRules::all())
     };
     let none = || Ok(Reply::Resource(None));
@@ -260,6 +267,7 @@ fn after_an_interrupted_launch_the_machine_is_read_again_too() {
         drained_node: None,
         held: Default::default(),
         look_again: Some(jiff::SignedDuration::from_secs(120)),
+        conditions: None,
     };
     let absent = || {
         let none = || Ok(Reply::Resource(None));

@@ -11,16 +11,18 @@ use std::sync::Arc;
 const LEAST_GRACE: SignedDuration = SignedDuration::from_secs(1);
 
 impl ClaimReconciler<'_> {
-    /// Writes the deadline on the NodeClaim where it has none, or a later one. It is known without it: a failed write
-    /// delays nothing.
-    pub(super) fn record_deadline(&mut self, claim: &Claim, deadline: Timestamp) {
+    /// Has the deadline written on the NodeClaim where it has none, or a later one; true if it is written now. It is known
+    /// without it: a failed write delays nothing.
+    pub(super) fn record_deadline(&mut self, claim: &Claim, deadline: Timestamp) -> bool {
         let is_recorded = claim.termination_at.is_some_and(|recorded| recorded <= deadline);
         let tried = self.memory.deadlines_recorded.get(&claim.name).map(|at| *at + LAUNCH_RETRY);
-        if !is_recorded && tried.is_none_or(|again| again <= self.now) {
-            self.memory.deadlines_recorded.insert(claim.name.clone(), self.now);
-            let command = Command::RecordDeadline { claim: claim.reference(), deadline };
-            self.plan.push(command, "its pods must leave until then");
+        if is_recorded || tried.is_some_and(|again| again > self.now) {
+            return false;
         }
+        self.memory.deadlines_recorded.insert(claim.name.clone(), self.now);
+        let command = Command::RecordDeadline { claim: claim.reference(), deadline };
+        self.plan.push(command, "its pods must leave until then");
+        true
     }
 
     /// Deletes pods for which only their own grace period is left, or less, past PodDisruptionBudgets and

@@ -58,6 +58,11 @@ impl Evictions {
         attempts.due = report.at.saturating_add(pause).unwrap_or(Timestamp::MAX);
     }
 
+    /// Why the API server refused the last attempt, if it did.
+    pub(super) fn refusal_of(&self, pod: &Pod) -> Option<ClusterError> {
+        self.0.get(&pod.uid)?.refusal
+    }
+
     /// Forgets pods that are not tried any more: they have left.
     pub(in crate::lifecycle) fn forget(&mut self, now: Timestamp) {
         self.0.retain(|_, attempts| now.duration_since(attempts.due) < LONGEST_PAUSE * 6);

@@ -4,24 +4,32 @@
 //! left, when the termination grace period is over, or when the node is proven to be lost ([`super::lost_node`]); with a
 //! Node, none of it during a [`super::NodeOutage`].
 
+mod conditions;
 mod deadline;
 mod evictions;
+mod progress;
 mod tiers;
+mod volumes;
 
 use super::terminate::{LATE_REQUEST, READ_LAG};
 use super::{ClaimReconciler, LAUNCH_RETRY};
 use crate::model::azure::naming::{ResourceIds, aks_machine_id, is_aks_machine_of, resource_ids};
-use crate::model::cluster::claim::Claim;
+use crate::model::cluster::claim::{Claim, TerminationConditions};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Pod;
 use crate::model::labels;
 use crate::model::names::ArmId;
 use crate::model::settings::PauseSwitch;
 use crate::plan::{Command, DrainedNode, NodeUpdate, Terminate};
+use crate::snapshot::CommandKey;
+pub(super) use conditions::WrittenConditions;
 pub use evictions::EvictionScript;
 pub(super) use evictions::{Evictions, EvictionsInFlight};
 use jiff::SignedDuration;
+pub use progress::BlockedDrain;
+pub(super) use progress::DrainProgress;
 use std::sync::Arc;
+use volumes::DetachState;
 
 /// Pods that are still there so long after the end of the termination grace period go with their VM: neither a
 /// PodDisruptionBudget nor a pod that never ends blocks a node indefinitely.
@@ -30,11 +38,24 @@ pub const FORCE_DRAIN_AFTER: SignedDuration = SignedDuration::from_mins(1);
 impl ClaimReconciler<'_> {
     /// Drains the node, then deletes all that was created for it.
     pub(super) fn drain(&mut self, claim: &Claim, node: Option<&Node>) {
-        let deadline = claim.drain_deadline();
-        if let Some(deadline) = deadline {
-            self.record_deadline(claim, deadline);
+        let planned = self.plan.commands.len();
+        let conditions = self.advance(claim, node);
+        // One command at a time is about a NodeClaim, and these can wait.
+        let key = CommandKey::Claim(claim.name.clone());
+        if self.plan.commands[planned..].iter().any(|planned| planned.command.key() == key) {
+            return;
         }
-        let forced = deadline.map(|deadline| deadline + FORCE_DRAIN_AFTER);
+        if claim.drain_deadline().is_some_and(|deadline| self.record_deadline(claim, deadline)) {
+            return;
+        }
+        if let Some(conditions) = conditions {
+            self.tell(claim, conditions);
+        }
+    }
+
+    /// Takes the next step of the drain or of the termination. Returns the conditions of a drain that has not ended.
+    fn advance(&mut self, claim: &Claim, node: Option<&Node>) -> Option<TerminationConditions> {
+        let forced = claim.drain_deadline().map(|deadline| deadline + FORCE_DRAIN_AFTER);
         // Nothing runs on a lost node, and past the deadline pods need not be moved.
         let draining = node.filter(|n| forced.is_none_or(|at| at > self.now) && !self.is_lost(n));
         if let Some(at) = forced.filter(|_| draining.is_some()) {
@@ -43,32 +64,51 @@ impl ClaimReconciler<'_> {
         if let Some(node) = draining
             && self.is_draining(claim, node)
         {
-            return;
+            let blocked = self.memory.blocked_drains.get(&node.name);
+            return node.is_tainted(labels::TAINT_DISRUPTED).then(|| conditions::draining(blocked));
         }
-        if let Some(node) = node.filter(|_| self.memory.outage.is_some()) {
-            // Its VM is kept until the outage is over, or Azure proves that it is lost.
-            self.check_unready(claim, node);
-            return;
+        let mut volumes = DetachState::Detached;
+        if let Some(node) = node {
+            self.forget_progress(&node.name);
+            volumes = self.detach_state(claim, node);
+            if volumes == DetachState::Attached {
+                self.check_unready(claim, node);
+                return Some(conditions::awaiting_volumes());
+            }
+            if self.memory.outage.is_some() {
+                // Its VM is kept until the outage is over, or Azure proves that it is lost.
+                self.check_unready(claim, node);
+                return None;
+            }
         }
-        self.terminate(claim, draining);
+        let is_late = forced.is_some_and(|at| at <= self.now);
+        let told = node.map(|_| conditions::terminating(is_late, volumes));
+        self.terminate(claim, draining, told);
+        None
     }
 
     /// Takes the next step of the drain; `false` when the node is drained.
     fn is_draining(&mut self, claim: &Claim, node: &Node) -> bool {
-        let tainted = node.is_tainted(labels::TAINT_DISRUPTED);
+        if !node.is_tainted(labels::TAINT_DISRUPTED) {
+            self.begin_drain(node);
+            self.check_unready(claim, node);
+            return true;
+        }
         let pods = self.pods_to_move(node);
-        if tainted && pods.is_empty() {
-            return false;
-        }
-        if tainted {
-            self.wake_for_stuck(node, &pods);
-            if let Some(deadline) = claim.drain_deadline() {
-                self.delete_expiring(deadline, &pods);
+        self.note_progress(node, Some(claim), &pods);
+        self.exclude_from_load_balancers(node);
+        if pods.is_empty() {
+            let end = self.earliest_end(node);
+            if end > self.now {
+                self.plan.wake_at(end);
             }
-            self.evict(&format!("draining the node of {}", claim.name), &pods);
-        } else {
-            self.taint_disrupted(node);
+            return end > self.now;
         }
+        self.wake_for_stuck(node, &pods);
+        if let Some(deadline) = claim.drain_deadline() {
+            self.delete_expiring(deadline, &pods);
+        }
+        self.evict(&format!("draining the node of {}", claim.name), &pods);
         self.check_unready(claim, node);
         true
     }
@@ -79,8 +119,8 @@ impl ClaimReconciler<'_> {
         pods.iter().filter_map(|pod| pod.stuck_terminating_at(since)).for_each(|at| self.plan.wake_at(at));
     }
 
-    /// Deletes all that was created for it.
-    fn terminate(&mut self, claim: &Claim, drained: Option<&Node>) {
+    /// Deletes all that was created for it. `drained` is its Node, unless that is lost or past its deadline.
+    fn terminate(&mut self, claim: &Claim, drained: Option<&Node>, told: Option<TerminationConditions>) {
         // Another controller's finalizer keeps it: ours is removed once nothing is left.
         if !claim.has_finalizer {
             return;
@@ -108,7 +148,9 @@ impl ClaimReconciler<'_> {
         let drained_node = drained.map(|n| DrainedNode { name: n.name.clone(), ready_since: n.ready_from() });
         let (ids, machine) = self.launched_resources(claim);
         let look_again = self.may_appear(claim);
-        let terminate = Terminate { claim: claim.reference(), ids, machine, drained_node, held, look_again };
+        let conditions = told.filter(|told| !claim.status.termination.include(told)).map(Box::new);
+        let terminate =
+            Terminate { claim: claim.reference(), ids, machine, drained_node, held, look_again, conditions };
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
     }
 
@@ -138,13 +180,21 @@ impl ClaimReconciler<'_> {
     }
 
     /// Taints a draining node, even without pods: until the taint is visible, kube-scheduler may bind pods to it.
-    pub(super) fn taint_disrupted(&mut self, node: &Node) {
+    pub(super) fn begin_drain(&mut self, node: &Node) {
         if !self.is_in_progress(node) {
             let (name, uid) = (node.name.clone(), node.uid.clone());
-            self.plan.push(
-                Command::UpdateNode { node: name, uid, update: NodeUpdate::TaintDisrupted },
-                "cordoning the node to drain it",
-            );
+            let command = Command::UpdateNode { node: name, uid, update: NodeUpdate::BeginDrain };
+            self.plan.push(command, "cordoning the node to drain it");
+        }
+    }
+
+    /// Labels a node that was tainted before its drain began, as one is that is going to be replaced. Nothing waits for it.
+    fn exclude_from_load_balancers(&mut self, node: &Node) {
+        let tried = self.memory.labels_tried.get(&node.name).map(|at| *at + LAUNCH_RETRY);
+        let is_excluded = node.label(labels::EXCLUDE_FROM_LOAD_BALANCERS).is_some();
+        if !is_excluded && tried.is_none_or(|again| again <= self.now) {
+            self.memory.labels_tried.insert(node.name.clone(), self.now);
+            self.begin_drain(node);
         }
     }
 

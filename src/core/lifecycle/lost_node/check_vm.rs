@@ -6,7 +6,7 @@
 use crate::model::azure::cloud::PowerState;
 use crate::model::errors::{ClusterError, EffectError};
 use crate::model::names::ArmId;
-use crate::plan::{CheckVm, CloudRequest, ClusterWrite, Effect, IfVmLost, Reply, Script, Step};
+use crate::plan::{CheckVm, CloudRequest, ClusterWrite, Effect, IfVmLost, NodeUpdate, Reply, Script, Step};
 use jiff::{SignedDuration, Timestamp};
 
 /// Time between the two answers: a VM that was just created may be missing for a moment where Azure replicates.
@@ -41,6 +41,9 @@ impl CheckVmScript {
         Step::perform(Effect::Cluster(match &self.command.if_lost {
             IfVmLost::DeleteClaim => ClusterWrite::DeleteClaim(self.command.claim.clone()),
             IfVmLost::DeleteNode { name, uid } => ClusterWrite::DeleteNode(name.clone(), uid.clone()),
+            IfVmLost::TaintOutOfService { name, uid } => {
+                ClusterWrite::UpdateNode(name.clone(), uid.clone(), NodeUpdate::TaintOutOfService)
+            }
         }))
     }
 }

@@ -61,7 +61,12 @@ impl ClaimReconciler<'_> {
                 if self.snapshot.pause.blocks(PauseSwitch::Delete) {
                     return;
                 }
-                IfVmLost::DeleteNode { name: node.name.clone(), uid: node.uid.clone() }
+                let (name, uid) = (node.name.clone(), node.uid.clone());
+                if self.snapshot.attachments_of(&node.name).next().is_some() {
+                    IfVmLost::TaintOutOfService { name, uid }
+                } else {
+                    IfVmLost::DeleteNode { name, uid }
+                }
             }
             _ => IfVmLost::DeleteClaim,
         };

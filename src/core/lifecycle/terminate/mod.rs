@@ -11,15 +11,15 @@ use super::retry_budget::{POLL_INTERVAL, RetryBudget};
 use crate::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind};
 use crate::model::azure::naming::ResourceIds;
 use crate::model::azure::related::{RelatedDetail, RelatedResource};
-use crate::model::cluster::claim::ClaimRef;
+use crate::model::cluster::claim::{ClaimRef, TerminationConditions};
 use crate::model::cluster::pod::Pod;
 use crate::model::errors::{CloudErrorCode, ClusterError, EffectError, OperationId};
 use crate::model::labels;
 use crate::model::names::{ArmId, ProviderId};
 use crate::model::settings::{DeletionRule, DeletionRules};
 use crate::plan::{
-    AksMachineRequest, CloudRequest, ClusterRead, ClusterWrite, CommandReport, DrainedNode, Effect, Reply, Script,
-    Step, Terminate, TerminationReport,
+    AksMachineRequest, ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, CommandReport, DrainedNode, Effect, Reply,
+    Script, Step, Terminate, TerminationReport,
 };
 pub use denials::TerminationDenials;
 use jiff::{SignedDuration, Timestamp};
@@ -50,6 +50,8 @@ pub struct TerminateScript {
     remaining: Vec<(ArmId, ResourceKind)>,
     /// What is to be read again before the finalizer is removed.
     again: Option<SecondLook>,
+    /// Conditions of the NodeClaim that have not been written.
+    conditions: Option<Box<TerminationConditions>>,
     /// The VM of the intent's name belongs to another claim now, and so do the resources attached to it.
     vm_is_foreign: bool,
     /// Azure reports that the current resource has been deleted.
@@ -77,6 +79,7 @@ struct SecondLook {
 enum State {
     Next,
     PodsRead,
+    ConditionsWritten,
     MachineRead,
     ResourceRead,
     Deleted,
@@ -108,6 +111,7 @@ impl TerminateScript {
                 resources: remaining.clone(),
             }),
             machine: command.machine,
+            conditions: command.conditions,
             remaining,
             vm_is_foreign: false,
             deleted: false,
@@ -125,6 +129,18 @@ impl TerminateScript {
             Some(node) => {
                 let effect = Effect::Read(ClusterRead::Pods(node.name.clone()));
                 self.perform(State::PodsRead, effect)
+            }
+            None => self.write_conditions(),
+        }
+    }
+
+    /// Writes the conditions of the NodeClaim, which no drain waits for; then reads the next resource.
+    fn write_conditions(&mut self) -> Step {
+        match self.conditions.take() {
+            Some(conditions) => {
+                let update = ClaimUpdate::Terminating(conditions);
+                let effect = Effect::Cluster(ClusterWrite::UpdateClaim(self.claim.clone(), update));
+                self.perform(State::ConditionsWritten, effect)
             }
             None => self.next(),
         }
@@ -254,7 +270,10 @@ impl TerminateScript {
                     )
                 }
             }
-            (State::PodsRead, Some(Reply::Pods(pods))) if !pods.iter().any(|p| self.holds_drain(p, now)) => self.next(),
+            (State::PodsRead, Some(Reply::Pods(pods))) if !pods.iter().any(|p| self.holds_drain(p, now)) => {
+                self.write_conditions()
+            }
+            (State::ConditionsWritten, _) => self.next(),
             // A pod arrived after the drain, or the read failed: the lifecycle decides again.
             (State::PodsRead, _) => Step::finished(),
             (State::MachineRead, Some(Reply::AksMachine(found))) => self.on_machine_read(found.as_deref()),
@@ -300,6 +319,7 @@ impl Script for TerminateScript {
             Some(Err(EffectError::Cluster(ClusterError::NotFound | ClusterError::Conflict))) => {
                 self.on_reply(None, now)
             }
+            Some(Err(EffectError::Cluster(_))) if self.state == State::ConditionsWritten => self.next(),
             Some(Err(EffectError::Cloud(error))) if error.code.is_transient() => {
                 // Until the VM is being deleted, its node may come to be in an outage, or get pods.
                 self.state = if self.vm_is_settled { State::Next } else { State::Retreat };

@@ -3,11 +3,13 @@
 use super::*;
 use crate::fixtures::disruption_budget;
 use crate::lifecycle::EvictionScript;
+use crate::model::cluster::claim::TerminationCondition;
 use crate::model::cluster::disruption_budget::PodDisruptionBudget;
+use crate::model::cluster::volume::{Attachment, VolumeClaim};
 use crate::model::errors::ClusterError;
 use crate::model::names::{ObjectKey, ObjectName, Uid};
 use crate::model::settings::Pause;
-use crate::plan::{CommandReport, EvictionReport};
+use crate::plan::{CommandReport, EvictionReport, IfVmLost};
 use crate::snapshot::CommandKey;
 
 const REFUSED: ClusterError = ClusterError::Budget { retry_after: 0 };
@@ -15,7 +17,7 @@ const REFUSED: ClusterError = ClusterError::Budget { retry_after: 0 };
 /// A draining, tainted node.
 fn tainted(change: impl FnOnce(&mut Claim, &mut Pod)) -> Snapshot {
     draining(|claim, node, pod| {
-        node.taints.push(Taint::disrupted());
+        mark_draining(node);
         change(claim, pod);
     })
 }
@@ -139,7 +141,7 @@ fn of_the_pods_of_one_budget_one_is_evicted_at_a_time() {
 fn a_limited_number_of_evictions_is_under_way_in_the_whole_cluster() {
     let mut snapshot = with_pods(60);
     let (claim, mut node) = managed("general-b", &pool("general"), offering(SMALL, 1, Spot));
-    node.taints.push(Taint::disrupted());
+    mark_draining(&mut node);
     for n in 0..10 {
         snapshot.put_pod(running(&format!("b{n}"), &Arc::new(shape("b", 10, 1)), &node));
     }
@@ -207,14 +209,10 @@ fn near_the_deadline(change: impl FnOnce(&mut Claim, &mut Pod), seconds: i64) ->
 fn pods_that_cannot_be_evicted_are_deleted_early_enough_to_end_before_the_deadline() {
     let early = near_the_deadline(|_, _| {}, 569);
     assert_eq!((words(&early), early.next), (vec![], Some(at(570))));
-    let graces = [(570, 30), (590, 10), (599, 1), (600, 1), (630, 1)];
-    for (seconds, grace) in graces {
+    for (seconds, grace) in [(570, 30), (590, 10), (599, 1), (600, 1), (630, 1)] {
         let plan = near_the_deadline(|_, _| {}, seconds);
-        let [Command::DeletePod { grace: given, .. }] =
-            &plan.commands.iter().map(|p| p.command.clone()).collect::<Vec<_>>()[..]
-        else {
-            panic!("{seconds}: {plan:?}")
-        };
+        assert_eq!(words(&plan), ["delete pod"], "{seconds}");
+        let Command::DeletePod { grace: given, .. } = &plan.commands[0].command else { panic!("{plan:?}") };
         assert_eq!(given.as_secs(), grace, "{seconds}");
     }
     assert_eq!(words(&near_the_deadline(|_, _| {}, 660)), ["terminate"], "no pod holds a node past its grace period");
@@ -252,8 +250,236 @@ fn the_deadline_is_recorded_and_only_tightens() {
 fn a_deadline_that_cannot_be_written_delays_nothing() {
     let mut snapshot = tainted(|claim, _| claim.spec.termination_grace_period = Some(SignedDuration::from_mins(10)));
     let mut memory = LifecycleMemory::default();
-    assert_eq!(words(&decided(&snapshot, &mut memory, 0)), ["deadline", "evict"]);
+    assert_eq!(words(&decided(&snapshot, &mut memory, 0)), ["evict", "deadline"]);
     let key = first_pod(&snapshot).key.clone();
     snapshot.remove_pod(&key);
     assert_eq!(words(&decided(&snapshot, &mut memory, 5)), ["terminate"]);
+}
+
+#[test]
+fn a_drain_takes_long_enough_for_load_balancers_to_leave_the_node_out() {
+    let mut snapshot = tainted(|_, _| {});
+    let key = first_pod(&snapshot).key.clone();
+    snapshot.remove_pod(&key);
+    let mut memory = LifecycleMemory::default();
+    let early = decided_at(&snapshot, &mut memory, ms(0));
+    assert_eq!((words(&early), early.next), (vec![], Some(ms(5_000))));
+    assert!(words(&decided_at(&snapshot, &mut memory, ms(4_999))).is_empty());
+    assert_eq!(words(&decided_at(&snapshot, &mut memory, ms(5_000))), ["terminate"]);
+}
+
+#[test]
+fn a_node_that_was_tainted_before_is_labelled_and_drained_meanwhile() {
+    let snapshot = draining(|_, node, _| node.taints.push(Taint::disrupted()));
+    let mut memory = LifecycleMemory::default();
+    assert_eq!(words(&decided(&snapshot, &mut memory, 0)), ["taint", "evict"]);
+    assert!(!words(&decided(&snapshot, &mut memory, 14)).contains(&"taint"), "it has been tried");
+    assert!(words(&decided(&snapshot, &mut memory, 15)).contains(&"taint"));
+}
+
+/// The conditions of the NodeClaim that a plan has written.
+fn told(plan: &Plan) -> Option<crate::model::cluster::claim::TerminationConditions> {
+    plan.commands.iter().find_map(|planned| match &planned.command {
+        Command::UpdateClaim { update: ClaimUpdate::Terminating(conditions), .. } => Some((**conditions).clone()),
+        _ => None,
+    })
+}
+
+/// `Drained` of a drain that has not moved for half a minute, whose evictions are refused so, as status, reason and
+/// message.
+fn blocked(snapshot: &Snapshot, refusal: Option<ClusterError>) -> (Option<bool>, String, String) {
+    let mut memory = LifecycleMemory::default();
+    let first = told(&decided(snapshot, &mut memory, 0)).unwrap().drained.unwrap();
+    assert_eq!((first.holds, &*first.reason), (None, "Draining"), "it has just begun");
+    for seconds in 1..30 {
+        assert_eq!(told(&decided(snapshot, &mut memory, seconds)), None, "{seconds}");
+        if let Some(pod) = snapshot.pods().values().next().filter(|_| refusal.is_some()) {
+            memory.record_eviction(&EvictionReport { pod: pod.uid.clone(), refusal, at: at(seconds) });
+        }
+    }
+    let drained = told(&decided(snapshot, &mut memory, 30)).map(|told| told.drained.unwrap()).unwrap_or(first);
+    (drained.holds, drained.reason.to_string(), drained.message.to_string())
+}
+
+#[test]
+fn a_blocked_drain_is_told_within_a_minute_with_pod_and_reason() {
+    let by_budget = |allowed: &[u32]| {
+        let mut snapshot = tainted(|_, _| {});
+        for (n, allowed) in allowed.iter().enumerate() {
+            with_budget(&mut snapshot, &format!("pdb{n}"), *allowed);
+        }
+        snapshot
+    };
+    for (snapshot, refusal, message) in [
+        (
+            by_budget(&[0]),
+            Some(REFUSED),
+            "pod default/p: PodDisruptionBudget default/pdb0 allows no eviction now (pdb0: currentHealthy 2, \
+             desiredHealthy 1, disruptionsAllowed 0)",
+        ),
+        (
+            by_budget(&[1, 1]),
+            Some(ClusterError::SeveralBudgets),
+            "pod default/p: PodDisruptionBudgets default/pdb0 and default/pdb1 both select it, so that it cannot be \
+             evicted (pdb0: currentHealthy 2, desiredHealthy 1, disruptionsAllowed 1; pdb1: currentHealthy 2, \
+             desiredHealthy 1, disruptionsAllowed 1)",
+        ),
+        (
+            tainted(|_, pod| pod.do_not_disrupt = Some(DoNotDisrupt::Always)),
+            None,
+            "pod default/p: its annotation karpenter.sh/do-not-disrupt forbids it",
+        ),
+        (
+            tainted(|_, _| {}),
+            Some(ClusterError::Denied),
+            "pod default/p: the API server refuses its eviction: an admission policy or webhook denies it: allow it \
+             there, the log has its message",
+        ),
+    ] {
+        assert_eq!(blocked(&snapshot, refusal), (Some(false), "Blocked".to_owned(), message.to_owned()));
+    }
+    let leaving =
+        tainted(|_, pod| (pod.deleting_at, pod.termination_grace) = (Some(at(0)), SignedDuration::from_hours(1)));
+    assert_eq!(blocked(&leaving, None).0, None, "it has an hour to end");
+}
+
+#[test]
+fn a_drain_that_moves_again_is_blocked_no_more() {
+    let mut snapshot = tainted(|_, pod| pod.do_not_disrupt = Some(DoNotDisrupt::Always));
+    let mut memory = LifecycleMemory::default();
+    decided(&snapshot, &mut memory, 0).next.unwrap();
+    let conditions = told(&decided(&snapshot, &mut memory, 30)).unwrap();
+    assert_eq!(memory.blocked_drains.len(), 1);
+    let mut claim = Claim::clone(snapshot.claims().values().next().unwrap());
+    claim.status.termination.set(&conditions);
+    snapshot.put_claim(claim);
+    assert_eq!(told(&decided(&snapshot, &mut memory, 31)), None, "it is written");
+    let mut restarted = LifecycleMemory::default();
+    assert_eq!(told(&lifecycle(&snapshot, &mut restarted, &settings(), at(32))), None, "after a restart too");
+    let pod = Pod { deleting_at: Some(at(40)), ..Pod::clone(&first_pod(&snapshot)) };
+    snapshot.put_pod(pod);
+    let drained = told(&decided(&snapshot, &mut memory, 41)).unwrap().drained.unwrap();
+    assert_eq!((drained.holds, &*drained.reason, &*drained.message), (None, "Draining", ""));
+    assert!(memory.blocked_drains.is_empty());
+}
+
+#[test]
+fn conditions_that_cannot_be_written_are_tried_again_and_delay_nothing() {
+    let snapshot = tainted(|_, _| {});
+    let mut memory = LifecycleMemory::default();
+    let tells = (0..29).filter(|n| told(&decided(&snapshot, &mut memory, *n)).is_some()).count();
+    assert_eq!(tells, 1);
+    let mut script = TerminateScript::new(
+        Terminate { conditions: Some(Box::default()), ..terminate::command(&a_claim()) },
+        DeletionRules::all(),
+    );
+    let (words, _) = play(&mut script, |_, effect| match effect {
+        Effect::Cluster(ClusterWrite::UpdateClaim(..)) => Err(EffectError::Cluster(ClusterError::Denied)),
+        other => fine(other),
+    });
+    assert_eq!(words[..2], ["conditions", "get"]);
+    assert_eq!(words.last(), Some(&"release"));
+}
+
+/// A volume that is attached to the draining node, of the pods' claim `data`.
+fn attach(snapshot: &mut Snapshot) {
+    let node = first_pod(snapshot).node.clone().unwrap();
+    let (name, volume) = (ObjectName::new("csi-1").unwrap(), ObjectName::new("pv-1").unwrap());
+    let key = ObjectKey { name: ObjectName::new("data").unwrap(), ..first_pod(snapshot).key.clone() };
+    let claim = VolumeClaim {
+        key: key.clone(),
+        uid: Uid::new("data").unwrap(),
+        volume: Some(volume.clone()),
+        bound: true,
+        class: None,
+        lost: false,
+        deleting: false,
+        for_one_pod: false,
+        selected_node: None,
+    };
+    snapshot.put_volume_claim(key, claim);
+    snapshot.put_attachment(name.clone(), Attachment { name, volume: Some(volume), node });
+}
+
+#[test]
+fn a_vm_is_deleted_once_the_volumes_of_its_pods_are_detached() {
+    let mut snapshot = tainted(|_, _| {});
+    attach(&mut snapshot);
+    let key = first_pod(&snapshot).key.clone();
+    let mut memory = LifecycleMemory::default();
+    assert_eq!(words(&decided(&snapshot, &mut memory, 0)), ["evict"]);
+    snapshot.remove_pod(&key);
+    let plan = decided(&snapshot, &mut memory, 10);
+    assert!(words(&plan).is_empty());
+    let conditions = told(&plan).unwrap();
+    let status = |condition: &Option<TerminationCondition>| condition.as_ref().map(|c| (c.holds, c.reason.to_string()));
+    assert_eq!(status(&conditions.drained), Some((Some(true), "Drained".to_owned())));
+    assert_eq!(status(&conditions.volumes_detached), Some((None, "AwaitingVolumeDetachment".to_owned())));
+    let mut given_up = memory.clone();
+    assert!(words(&decided(&snapshot, &mut given_up, 369)).is_empty());
+    assert_eq!(words(&decided(&snapshot, &mut given_up, 370)), ["terminate"], "Kubernetes detaches by force now");
+    snapshot.remove_attachment(&ObjectName::new("csi-1").unwrap());
+    let plan = decided(&snapshot, &mut memory, 20);
+    let Command::Terminate(terminate) = &plan.commands[0].command else { panic!("{plan:?}") };
+    let conditions = terminate.conditions.clone().unwrap();
+    assert_eq!(status(&conditions.volumes_detached), Some((Some(true), "VolumesDetached".to_owned())));
+    assert_eq!(status(&conditions.instance_terminating), Some((Some(true), "InstanceTerminating".to_owned())));
+}
+
+#[test]
+fn volumes_are_not_waited_for_past_the_deadline_nor_if_a_pod_keeps_them() {
+    for (deadline, keeps, expected) in
+        [(None, false, vec![]), (None, true, vec!["terminate"]), (Some(90), false, vec![])]
+    {
+        let mut snapshot = tainted(|claim, pod| {
+            claim.termination_at = deadline.map(at);
+            pod.volumes = vec![ObjectName::new("data").unwrap()];
+            if keeps {
+                let mut shape = PodShape::clone(&pod.shape);
+                shape.tolerations.push(Toleration { key: None, value: None, effect: None });
+                pod.shape = Arc::new(shape);
+            }
+        });
+        attach(&mut snapshot);
+        if !keeps {
+            let key = first_pod(&snapshot).key.clone();
+            snapshot.remove_pod(&key);
+        }
+        let mut memory = LifecycleMemory::default();
+        assert_eq!(words(&decided(&snapshot, &mut memory, 0)), expected, "{deadline:?}, kept: {keeps}");
+        if deadline.is_some() {
+            assert!(words(&decided(&snapshot, &mut memory, 89)).is_empty());
+            assert_eq!(words(&decided(&snapshot, &mut memory, 90)), ["terminate"], "its time is up");
+        }
+    }
+}
+
+#[test]
+fn the_node_of_a_lost_vm_is_tainted_out_of_service_while_volumes_are_attached() {
+    let lost = |attached: bool| {
+        let mut snapshot = draining(|_, node, _| {
+            mark_draining(node);
+            node.ready = false;
+        });
+        if attached {
+            attach(&mut snapshot);
+        }
+        let plan = decided(&snapshot, &mut LifecycleMemory::default(), 60);
+        plan.commands.into_iter().find_map(|planned| match planned.command {
+            Command::CheckVm(check) => Some(check.if_lost),
+            _ => None,
+        })
+    };
+    assert!(matches!(lost(false), Some(IfVmLost::DeleteNode { .. })));
+    assert!(matches!(lost(true), Some(IfVmLost::TaintOutOfService { .. })));
+    let mut snapshot = draining(|_, node, _| {
+        mark_draining(node);
+        node.ready = false;
+        node.taints.push(Taint::out_of_service());
+    });
+    attach(&mut snapshot);
+    let mut memory = LifecycleMemory::default();
+    assert!(!words(&decided(&snapshot, &mut memory, 60)).contains(&"terminate"), "Kubernetes detaches them at once");
+    snapshot.remove_attachment(&ObjectName::new("csi-1").unwrap());
+    assert_eq!(words(&decided(&snapshot, &mut memory, 61)), ["terminate"]);
 }

@@ -12,7 +12,7 @@ use crate::plan::{CheckVm, IfVmLost};
 fn silent(change: impl FnOnce(&mut Claim, &mut Node, &mut Pod)) -> Snapshot {
     draining(|claim, node, pod| {
         node.ready = false;
-        node.taints.push(Taint::disrupted());
+        mark_draining(node);
         change(claim, node, pod);
     })
 }
@@ -77,7 +77,7 @@ fn a_pod_that_is_stuck_terminating_holds_only_a_node_that_is_not_ready() {
     let stuck = |node_ready: bool, ready_since: i64, seconds: i64| {
         let snapshot = draining(|_, node, pod| {
             (node.ready, node.ready_since) = (node_ready, at(ready_since));
-            node.taints.push(Taint::disrupted());
+            mark_draining(node);
             (pod.deleting_at, pod.termination_grace) = (Some(at(0)), SignedDuration::from_secs(40));
         });
         let plan = decided(&snapshot, &mut LifecycleMemory::default(), seconds);
@@ -92,10 +92,10 @@ fn a_pod_that_is_stuck_terminating_holds_only_a_node_that_is_not_ready() {
 
 #[test]
 fn the_pods_that_are_read_again_count_as_in_the_drain() {
-    for (ready, found) in [(true, vec!["read pods", "get"]), (false, vec!["read pods"])] {
+    for (ready, found) in [(true, vec!["read pods", "conditions", "get"]), (false, vec!["read pods"])] {
         let snapshot = draining(|_, node, _| {
             node.ready = ready;
-            node.taints.push(Taint::disrupted());
+            mark_draining(node);
         });
         let mut stuck = Pod::clone(snapshot.pods().values().next().unwrap());
         stuck.deleting_at = Some(at(-1_000));

@@ -1,6 +1,6 @@
 //! Tests of the lifecycle: phases as a table, scripts step by step, and draining.
 
-use super::{ClaimPhase, LaunchScript, LifecycleMemory, TerminateScript, lifecycle};
+use super::{ClaimPhase, DrainProgress, LaunchScript, LifecycleMemory, TerminateScript, lifecycle};
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
 use crate::fixtures::{
     at, claim, cluster, group, intent, managed, node, offering, pool, put, reservation_group, running, settings, shape,
@@ -101,6 +101,7 @@ fn word(effect: &Effect) -> &'static str {
         Effect::Cloud(CloudRequest::Delete(..)) => "delete disk",
         Effect::Cluster(ClusterWrite::UpdateClaim(_, ClaimUpdate::Launched { .. })) => "launched",
         Effect::Cluster(ClusterWrite::UpdateClaim(_, ClaimUpdate::LaunchFailed(_))) => "launch failed",
+        Effect::Cluster(ClusterWrite::UpdateClaim(_, ClaimUpdate::Terminating(_))) => "conditions",
         Effect::Read(ClusterRead::Claim(_)) => "read claim",
         Effect::Read(ClusterRead::Pods(_)) => "read pods",
         Effect::Read(ClusterRead::Node(_)) => "read node",
@@ -304,7 +305,11 @@ fn draining(
     snapshot
 }
 
+/// Decides about drains that have begun a minute before.
 fn decided(snapshot: &Snapshot, memory: &mut LifecycleMemory, seconds: i64) -> Plan {
+    for node in snapshot.nodes().values().filter(|node| node.is_tainted(labels::TAINT_DISRUPTED)) {
+        memory.drains.entry(node.name.clone()).or_insert_with(|| DrainProgress::begun(at(seconds - 60)));
+    }
     lifecycle(snapshot, memory, &settings(), at(seconds))
 }
 
@@ -314,14 +319,16 @@ fn words(plan: &Plan) -> Vec<&'static str> {
         Command::DeletePod { .. } => "delete pod",
         Command::RecordDeadline { .. } => "deadline",
         Command::Terminate(_) => "terminate",
-        Command::UpdateNode { update: NodeUpdate::TaintDisrupted, .. } => "taint",
+        Command::UpdateNode { update: NodeUpdate::BeginDrain, .. } => "taint",
         Command::DeleteClaim { category, .. } => category,
         Command::CheckVm(_) => "check",
         Command::Launch(_) => "launch",
         Command::ReleaseNode(_) => "release node",
         other => panic!("unexpected {other:?}"),
     };
-    plan.commands.iter().map(|p| word(&p.command)).collect()
+    let is_told =
+        |command: &Command| matches!(command, Command::UpdateClaim { update: ClaimUpdate::Terminating(_), .. });
+    plan.commands.iter().filter(|p| !is_told(&p.command)).map(|p| word(&p.command)).collect()
 }
 
 #[test]
@@ -339,8 +346,14 @@ fn a_node_is_drained_before_its_vm_is_deleted() {
 fn taint(snapshot: &mut Snapshot) {
     let drains = snapshot.nodes().values().next().unwrap();
     let mut drains = crate::model::cluster::node::Node::clone(drains);
-    drains.taints.push(Taint::disrupted());
+    mark_draining(&mut drains);
     snapshot.put_node(drains);
+}
+
+/// What the beginning of a drain does to a Node.
+fn mark_draining(node: &mut crate::model::cluster::node::Node) {
+    node.taints.push(Taint::disrupted());
+    node.labels.insert(Arc::from(labels::EXCLUDE_FROM_LOAD_BALANCERS), Arc::from("karpenter"));
 }
 
 #[test]
@@ -379,7 +392,7 @@ fn an_empty_node_is_tainted_and_its_pods_are_read_again_before_its_vm_is_deleted
         words
     };
     assert_eq!(pods(vec![Arc::clone(&pod)]), ["read pods"], "it arrived after the drain");
-    assert_eq!(pods(vec![])[..2], ["read pods", "get"]);
+    assert_eq!(pods(vec![])[..3], ["read pods", "conditions", "get"]);
 }
 
 #[test]
@@ -412,7 +425,7 @@ fn resources_of_a_launched_claim_are_deleted_by_their_names_whatever_became_of_i
     for edit in edits {
         snapshot = draining(|claim, node, _| {
             claim.intent = claim.intent.clone().and_then(edit);
-            node.taints.push(Taint::disrupted());
+            mark_draining(node);
         });
         let key = snapshot.pods().values().next().unwrap().key.clone();
         snapshot.remove_pod(&key);
@@ -433,7 +446,7 @@ fn resources_of_a_launched_claim_are_deleted_by_their_names_whatever_became_of_i
 
 #[test]
 fn a_paused_cluster_launches_and_deletes_nothing() {
-    let mut snapshot = draining(|_, node, _| node.taints.push(Taint::disrupted()));
+    let mut snapshot = draining(|_, node, _| mark_draining(node));
     let key = snapshot.pods().values().next().unwrap().key.clone();
     snapshot.remove_pod(&key);
     snapshot.put_claim(claim("general-b", &pool("general"), vec![offering(LARGE, 1, Spot)]));

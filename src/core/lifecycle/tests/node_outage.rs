@@ -116,7 +116,7 @@ fn no_vm_with_a_node_is_terminated_during_an_outage() {
     // A drained node that is ready.
     let (mut claim, mut ready) = managed("zz-drained", &pool("general"), offering(SMALL, 1, Spot));
     claim.deleting_at = Some(start());
-    ready.taints.push(Taint::disrupted());
+    mark_draining(&mut ready);
     put(&mut snapshot, (claim, ready));
     // A NodeClaim whose Node is gone.
     let (mut claim, _) = managed("zz-gone", &pool("general"), offering(SMALL, 1, Spot));

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 /// Terminates a claim whose node is drained.
 pub(super) fn command(claim: &Claim) -> Terminate {
     let (claim, ids) = (claim.reference(), resource_ids(&group(), &claim.name));
-    Terminate { claim, ids, machine: None, drained_node: None, held: BTreeSet::new(), look_again: None }
+    let (machine, drained_node, held) = (None, None, BTreeSet::new());
+    Terminate { claim, ids, machine, drained_node, held, look_again: None, conditions: None }
 }
 
 pub(super) fn terminate(claim: &Claim) -> TerminateScript {

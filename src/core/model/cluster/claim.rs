@@ -128,6 +128,62 @@ pub struct ClaimStatus {
     pub allocatable: Resources,
     /// When a pod last came to or left its node (`status.lastPodEventTime`).
     pub last_pod_event: Option<Timestamp>,
+    /// How far its end is.
+    pub termination: TerminationConditions,
+}
+
+/// The conditions of a NodeClaim whose node is being drained; `None` is not set.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TerminationConditions {
+    /// The pods have left the node (condition `Drained`).
+    pub drained: Option<TerminationCondition>,
+    /// The volumes are detached from the node (condition `VolumesDetached`).
+    pub volumes_detached: Option<TerminationCondition>,
+    /// The VM is being deleted (condition `InstanceTerminating`).
+    pub instance_terminating: Option<TerminationCondition>,
+}
+
+/// A condition of a NodeClaim whose node is being drained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TerminationCondition {
+    /// Its status; `None` is `Unknown`.
+    pub holds: Option<bool>,
+    /// Why, as a word in CamelCase.
+    pub reason: Arc<str>,
+    /// The message for people.
+    pub message: Arc<str>,
+}
+
+impl TerminationCondition {
+    /// A condition without a message.
+    #[must_use]
+    pub fn new(holds: Option<bool>, reason: &str) -> Self {
+        Self { holds, reason: Arc::from(reason), message: Arc::from("") }
+    }
+}
+
+impl TerminationConditions {
+    /// True when all conditions that the others set are set here just so.
+    #[must_use]
+    pub fn include(&self, others: &Self) -> bool {
+        let includes = |own: &Option<_>, other: &Option<TerminationCondition>| other.is_none() || own == other;
+        includes(&self.drained, &others.drained)
+            && includes(&self.volumes_detached, &others.volumes_detached)
+            && includes(&self.instance_terminating, &others.instance_terminating)
+    }
+
+    /// Sets the conditions that the others set.
+    pub fn set(&mut self, others: &Self) {
+        for (own, other) in [
+            (&mut self.drained, &others.drained),
+            (&mut self.volumes_detached, &others.volumes_detached),
+            (&mut self.instance_terminating, &others.instance_terminating),
+        ] {
+            if other.is_some() {
+                own.clone_from(other);
+            }
+        }
+    }
 }
 
 /// Why a NodeClaim could not be launched.

@@ -117,6 +117,15 @@ impl Taint {
     }
 }
 
+impl Taint {
+    /// The taint of a node that does not run, for certain (Kubernetes' non-graceful node shutdown).
+    #[must_use]
+    pub fn out_of_service() -> Self {
+        let (key, value) = (Arc::from(labels::TAINT_OUT_OF_SERVICE), Arc::from("nodeshutdown"));
+        Self { key, value, effect: TaintEffect::NoExecute }
+    }
+}
+
 impl Toleration {
     /// True when this toleration covers the taint.
     #[must_use]

@@ -155,6 +155,7 @@ impl ObjectTable {
             Delta::VolumeClaim(claim) => Delta::VolumeClaimGone(claim.key.clone()),
             Delta::StorageClass(class) => Delta::StorageClassGone(class.name.clone()),
             Delta::AttachLimits(limits) => Delta::AttachLimitsGone(limits.node.clone()),
+            Delta::Attachment(attachment) => Delta::AttachmentGone(attachment.name.clone()),
             Delta::Service(key, _) => Delta::ServiceGone(key.clone()),
             Delta::Scheduler(name, _) => Delta::SchedulerGone(name.clone()),
             Delta::Namespace(name, _) => Delta::NamespaceGone(name.clone()),
@@ -172,6 +173,7 @@ impl ObjectTable {
             | Delta::VolumeClaimGone(_)
             | Delta::StorageClassGone(_)
             | Delta::AttachLimitsGone(_)
+            | Delta::AttachmentGone(_)
             | Delta::ServiceGone(_)
             | Delta::SchedulerGone(_)
             | Delta::NamespaceGone(_)

@@ -12,7 +12,7 @@ use napkeeper_core::snapshot::volume_needs::volume_needs;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const KINDS: [WatchedKind; 11] = [
+const KINDS: [WatchedKind; 12] = [
     WatchedKind::NodeOverlays,
     WatchedKind::Pods,
     WatchedKind::Nodes,
@@ -21,6 +21,7 @@ const KINDS: [WatchedKind; 11] = [
     WatchedKind::VolumeClaims,
     WatchedKind::StorageClasses,
     WatchedKind::CsiNodes,
+    WatchedKind::Attachments,
     WatchedKind::Namespaces,
     WatchedKind::Services,
     WatchedKind::Schedulers,
@@ -83,7 +84,9 @@ fn row(kind: WatchedKind, name: &str, variant: u8) -> Option<Delta> {
             let budget = json!({ "metadata": meta, "spec": spec, "status": status });
             convert::disruption_budget_state(&wire(budget)).ok().map(|b| Delta::DisruptionBudget(b.into()))
         }
-        WatchedKind::Services | WatchedKind::Schedulers | WatchedKind::Namespaces => row_of_kin(kind, name, variant),
+        WatchedKind::Services | WatchedKind::Schedulers | WatchedKind::Namespaces | WatchedKind::Attachments => {
+            row_of_kin(kind, name, variant)
+        }
         _ => {
             let mode = if variant.is_multiple_of(2) { "WaitForFirstConsumer" } else { "Immediate" };
             let zone = json!({ "key": "topology.kubernetes.io/zone", "values": [format!("z{variant}")] });
@@ -112,6 +115,12 @@ fn row_of_kin(kind: WatchedKind, name: &str, variant: u8) -> Option<Delta> {
             let object = json!({ "metadata": bare, "spec": { "rawConfig": raw } });
             let read = convert::scheduler_profiles(&wire(object));
             read.ok().map(|(name, s)| Delta::Scheduler(name, s.into()))
+        }
+        WatchedKind::Attachments => {
+            let spec = json!({ "attacher": "d", "nodeName": format!("x{}", variant % 3),
+                "source": { "persistentVolumeName": "x0" } });
+            let read = convert::attachment(&wire(json!({ "metadata": bare, "spec": spec })));
+            read.ok().map(|(attachment, _)| Delta::Attachment(attachment.into()))
         }
         WatchedKind::Namespaces => {
             let metadata = json!({ "name": name, "labels": { "variant": variant.to_string() } });

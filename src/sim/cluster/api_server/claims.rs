@@ -102,6 +102,7 @@ impl Cluster {
             ClaimUpdate::Initialized => status.initialized = Some(self.now),
             ClaimUpdate::Disrupted(reason) => status.disrupted = Some(*reason),
             ClaimUpdate::NotDisrupted => status.disrupted = None,
+            ClaimUpdate::Terminating(conditions) => status.termination.set(conditions),
             ClaimUpdate::PodEvent { at } => status.last_pod_event = Some(*at),
         }
         self.put_claim(claim);
@@ -161,6 +162,16 @@ impl Cluster {
             }
             NodeUpdate::TaintDisrupted => {
                 add_taints(&mut node.taints, [Taint::disrupted()]);
+            }
+            NodeUpdate::TaintOutOfService => {
+                self.put_out_of_service(name, self.now);
+                return Ok(());
+            }
+            NodeUpdate::BeginDrain => {
+                add_taints(&mut node.taints, [Taint::disrupted()]);
+                node.labels
+                    .entry(Arc::from(labels::EXCLUDE_FROM_LOAD_BALANCERS))
+                    .or_insert_with(|| Arc::from("karpenter"));
             }
             NodeUpdate::RemoveDisruptedTaint => {
                 node.taints.retain(|taint| *taint != Taint::disrupted());

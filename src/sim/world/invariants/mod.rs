@@ -14,7 +14,7 @@ use napkeeper_core::model::cluster::pool::{DisruptionReason, amount};
 use napkeeper_core::model::names::{ArmId, ClaimName, Uid};
 use napkeeper_core::model::orphans::sweep::{Exclusion, Sweep, SweepMode};
 use napkeeper_core::model::settings::ControllerMode;
-use napkeeper_core::plan::{CloudRequest, ClusterWrite, Command, Effect};
+use napkeeper_core::plan::{CloudRequest, ClusterWrite, Command, Effect, NodeUpdate};
 use napkeeper_core::snapshot::CommandKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -69,6 +69,9 @@ impl World {
             }
             (CommandKey::Claim(_), Effect::Cluster(ClusterWrite::DeleteNode(name, _))) => self.check_node_delete(name),
             (_, Effect::Cluster(ClusterWrite::DeleteNode(name, _))) => self.check_node_release(name),
+            (_, Effect::Cluster(ClusterWrite::UpdateNode(name, _, NodeUpdate::TaintOutOfService))) => {
+                self.check_node_delete(name)
+            }
             (_, Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))) => self.check_no_leak(&claim.uid),
             _ => Ok(()),
         }

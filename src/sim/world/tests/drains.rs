@@ -44,3 +44,23 @@ fn no_node_is_bought_for_pods_that_refuse_to_leave() {
     assert_eq!((claims(&world).len(), created_claims(&world)), (6, 6));
     assert_eq!(pods(&world), pods(&run_to(&start, 19)));
 }
+
+#[test]
+fn pods_that_refuse_to_leave_end_before_the_grace_period_of_their_node_does() {
+    let mut start = deleted(|template| template.do_not_disrupt = Some(DoNotDisrupt::Always));
+    for pool in &mut start.manifests.pools {
+        pool.termination_grace_period = Some(SignedDuration::from_mins(10));
+    }
+    let first = claims(&run_to(&start, 19))[0].clone();
+    // It is deleted after 20 min; its pods have 30 s to end.
+    let leaving = |seconds: i64| {
+        let mut world = World::new(catalog(), start.clone()).unwrap();
+        let end = world.now() + SignedDuration::from_mins(29) + SignedDuration::from_secs(seconds);
+        world.run_until(end).unwrap();
+        let leaving = world.cluster().state().pods().values().filter(|pod| pod.deleting_at.is_some()).count();
+        (leaving, claims(&world).contains(&first))
+    };
+    assert_eq!(leaving(28), (0, true));
+    assert_eq!(leaving(35), (2, true), "they have been asked to");
+    assert!(!claims(&run_to(&start, 40)).contains(&first));
+}

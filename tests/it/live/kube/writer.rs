@@ -14,7 +14,9 @@ use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::azure::cloud::ResourceKind;
-use napkeeper_core::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchIntent, PlannedOffering};
+use napkeeper_core::model::cluster::claim::{
+    Claim, ClaimRef, ClaimSpec, LaunchIntent, PlannedOffering, TerminationCondition, TerminationConditions,
+};
 use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::labels;
@@ -132,6 +134,9 @@ async fn claims(client: &Client, writer: &Writer) {
     let amounts = Resources { cpu_millis: 3860, memory: 14 << 30, pods: 110, ..Resources::default() };
     let (provider_id, node) = (ProviderId::of_vm(&intent.vm), NodeName::new("live-n").unwrap());
     let event = Timestamp::now();
+    let drained =
+        TerminationCondition { message: Arc::from("pod a/b: no"), ..TerminationCondition::new(Some(false), "Blocked") };
+    let blocked = TerminationConditions { drained: Some(drained), ..TerminationConditions::default() };
     for step in [
         ClaimUpdate::Launched {
             provider_id: provider_id.clone(),
@@ -142,6 +147,7 @@ async fn claims(client: &Client, writer: &Writer) {
         ClaimUpdate::Registered { node: node.clone() },
         ClaimUpdate::Initialized,
         ClaimUpdate::PodEvent { at: event },
+        ClaimUpdate::Terminating(Box::new(blocked.clone())),
     ] {
         assert_eq!(perform(writer, ClusterWrite::UpdateClaim(us.clone(), step)).await, Ok(Reply::Done));
     }
@@ -149,7 +155,7 @@ async fn claims(client: &Client, writer: &Writer) {
     assert!(status.launched <= status.registered && status.registered <= status.initialized);
     assert!(status.launched.is_some() && status.initialized.is_some());
     assert_eq!((status.provider_id, status.node_name, status.allocatable), (Some(provider_id), Some(node), amounts));
-    assert_eq!(status.last_pod_event, Some(event));
+    assert_eq!((status.last_pod_event, status.termination), (Some(event), blocked));
     let (later, earlier) =
         (Timestamp::from_second(2_000_000_000).unwrap(), Timestamp::from_second(1_900_000_000).unwrap());
     for (deadline, recorded) in [(later, later), (earlier, earlier), (later, earlier)] {
@@ -185,15 +191,17 @@ async fn nodes(client: &Client, writer: &Writer) {
         NodeUpdate::Initialize,
         NodeUpdate::TaintDisrupted,
         NodeUpdate::RemoveDisruptedTaint,
-        NodeUpdate::TaintDisrupted,
+        NodeUpdate::BeginDrain,
+        NodeUpdate::BeginDrain,
     ] {
         let effect = ClusterWrite::UpdateNode(name.clone(), uid.clone(), step);
         assert_eq!(perform(writer, effect).await, Ok(Reply::Done));
     }
     let node = api.get("live-n").await.unwrap();
-    let labels = node.metadata.labels.unwrap_or_default();
-    assert!(["karpenter.sh/registered", "karpenter.sh/initialized"].iter().all(|key| labels[*key] == "true"));
-    assert_eq!((labels["team"].as_str(), node.metadata.finalizers), ("x", Some(vec![labels::FINALIZER.to_owned()])));
+    let own = node.metadata.labels.unwrap_or_default();
+    assert!(["karpenter.sh/registered", "karpenter.sh/initialized"].iter().all(|key| own[*key] == "true"));
+    assert_eq!(own[labels::EXCLUDE_FROM_LOAD_BALANCERS], "karpenter");
+    assert_eq!((own["team"].as_str(), node.metadata.finalizers), ("x", Some(vec![labels::FINALIZER.to_owned()])));
     let taints = node.spec.unwrap().taints.unwrap_or_default();
     let mut keys: Vec<&str> = taints.iter().map(|t| t.key.as_str()).filter(|k| !k.starts_with("node.")).collect();
     keys.sort_unstable();

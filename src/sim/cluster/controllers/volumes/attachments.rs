@@ -1,7 +1,7 @@
 //! The attach-detach controller: which volume is on which node.
 
 use super::AttachedVolume;
-use crate::cluster::{Cluster, ClusterEvent, Timer};
+use crate::cluster::{Cluster, ClusterEvent, Delta, Timer};
 use napkeeper_core::model::cluster::volume::Attachment;
 use napkeeper_core::model::names::{NodeName, ObjectName};
 use std::collections::BTreeSet;
@@ -35,6 +35,8 @@ impl Cluster {
         let found =
             attached.find(|(_, attached)| attached.object.name == *attachment).map(|(volume, _)| volume.clone());
         let removed = found.and_then(|volume| self.volumes.attached.remove(&volume));
+        self.store.remove_attachment(attachment);
+        self.deltas.push(Delta::AttachmentGone(attachment.clone()));
         if let Some(AttachedVolume { disk: Some(disk), vm: Some(vm), .. }) = removed {
             self.emit(ClusterEvent::DiskDetached { disk, vm });
         }
@@ -57,6 +59,8 @@ impl Cluster {
         }
         let object =
             Arc::new(Attachment { name: self.ids.name(&volume), volume: Some(volume.clone()), node: node.clone() });
+        self.store.put_attachment(object.name.clone(), Arc::clone(&object));
+        self.deltas.push(Delta::Attachment(Arc::clone(&object)));
         let attached = AttachedVolume { object, disk, vm, is_detaching: false };
         self.volumes.attached.insert(volume, attached);
         true

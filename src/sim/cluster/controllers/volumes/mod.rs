@@ -223,7 +223,11 @@ impl Cluster {
 
     /// All claims and attachments are lost without a deletion.
     pub(in crate::cluster) fn forget_volume_claims(&mut self) {
-        self.volumes.attached.clear();
+        for attached in std::mem::take(&mut self.volumes.attached).into_values() {
+            let name = attached.object.name.clone();
+            self.store.remove_attachment(&name);
+            self.deltas.push(Delta::AttachmentGone(name));
+        }
         for key in std::mem::take(&mut self.volumes.claims).into_keys() {
             self.show_claim(&key);
         }
