@@ -3,7 +3,7 @@
 use crate::model::cluster::pod::Pod;
 use crate::model::names::Uid;
 use crate::model::settings::Settings;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,20 +13,19 @@ pub(super) struct BatchWindow {
     /// Waiting pods that an earlier pass has placed, or found to be unschedulable, since they were all tried again.
     considered: BTreeSet<Uid>,
     open: Option<OpenWindow>,
+    /// A window has been closed since the start.
+    has_closed: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct OpenWindow {
     opened: Timestamp,
-    /// When the newest pod arrived.
+    /// When the newest pod arrived: when it was first seen without a node. Its creation may be long ago by then, since
+    /// kube-scheduler takes its time to try a thousand pods.
     newest: Timestamp,
-    /// How many pods there were, and when the newest of them was created, to the second.
-    pods: usize,
-    created: Timestamp,
+    /// The pods that have arrived.
+    seen: BTreeSet<Uid>,
 }
-
-/// Kubernetes tells the time of creation in whole seconds.
-const CREATION_PRECISION: SignedDuration = SignedDuration::from_secs(1);
 
 impl BatchWindow {
     /// When the window closes: `batch_idle_duration` after the newest pod, at most `batch_max_duration` after it was
@@ -39,13 +38,14 @@ impl BatchWindow {
             self.open = None;
             return None;
         }
-        let created = fresh.iter().map(|p| p.created_at).max().unwrap_or(now);
-        // Pods that have been waiting for longer, as at a start, need not wait for others.
-        let arrived = created.saturating_add(CREATION_PRECISION).map_or(now, |at| at.min(now));
-        let (opened, pods) = (now, fresh.len());
-        let window = self.open.get_or_insert(OpenWindow { opened, newest: arrived, pods, created });
-        if pods > window.pods || created > window.created {
-            (window.newest, window.pods, window.created) = (arrived.max(window.newest), pods, created);
+        // At a start, those that have been waiting for long need not wait for others.
+        if !self.has_closed && fresh.iter().all(|pod| pod.created_at + settings.batch_max_duration <= now) {
+            return Some(now);
+        }
+        let window = self.open.get_or_insert(OpenWindow { opened: now, newest: now, seen: BTreeSet::new() });
+        if fresh.iter().any(|pod| !window.seen.contains(&pod.uid)) {
+            window.newest = now;
+            window.seen = fresh.iter().map(|pod| pod.uid.clone()).collect();
         }
         Some((window.newest + settings.batch_idle_duration).min(window.opened + settings.batch_max_duration))
     }
@@ -57,6 +57,7 @@ impl BatchWindow {
         }
         self.considered.extend(pods.iter().map(|pod| pod.uid.clone()));
         self.open = None;
+        self.has_closed = true;
     }
 
     /// True for a pod that has been considered.

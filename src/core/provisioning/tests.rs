@@ -61,6 +61,28 @@ fn pods_created_within_the_same_second_share_a_window() {
     assert_eq!(drafts(run(&snapshot, &mut memory, 1_900)).len(), 1);
 }
 
+/// kube-scheduler tries a thousand pods one after the other: the last of them is seen long after its creation.
+#[test]
+fn pods_that_are_found_unschedulable_late_share_a_window_too() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    put(&mut snapshot, "first", shape("a", 100, 1), 20);
+    assert!(run(&snapshot, &mut memory, 20_000).commands.is_empty());
+    assert_eq!(drafts(run(&snapshot, &mut memory, 21_000)).len(), 1);
+    for tenth in 0..8 {
+        put(&mut snapshot, &format!("late{tenth}"), shape("a", 1_900, 1), 0);
+        assert!(run(&snapshot, &mut memory, 22_000 + tenth * 100).commands.is_empty(), "{tenth}");
+    }
+    assert!(!drafts(run(&snapshot, &mut memory, 23_700)).is_empty());
+}
+
+#[test]
+fn pods_that_have_waited_for_long_at_a_start_wait_for_no_others() {
+    let mut snapshot = cluster([pool("general")]);
+    put(&mut snapshot, "old", shape("a", 100, 1), 0);
+    assert_eq!(drafts(run(&snapshot, &mut ProvisionMemory::default(), 60_000)).len(), 1);
+}
+
 #[test]
 fn a_window_that_closes_without_pods_is_forgotten() {
     let mut snapshot = cluster([pool("general")]);
