@@ -93,7 +93,8 @@ pub(in crate::disruption) fn consolidate(
         now,
     };
     let simulation = Simulation::new(input, nodes_being_deleted(candidates.empty, plan)).filter(|_| !is_unsettled);
-    let Some(simulation) = simulation else { return memory.forget_findings() };
+    // What has been found is simulated again before it is carried out, however long this lasts.
+    let Some(simulation) = simulation else { return };
     Pass { search, simulation, memory, budgets, plan, generations, retry_at: None }.run(movable, later);
 }
 

@@ -25,6 +25,7 @@ pub(super) fn is_soft_tainted(candidate: &Candidate<'_>) -> bool {
 /// Taints the nodes of these NodeClaims, and removes the taint from all others.
 pub(super) fn soft_taint(snapshot: &Snapshot, wanted: &BTreeSet<ClaimName>, plan: &mut Plan) {
     let mut writes = 0;
+    let in_plan: BTreeSet<CommandKey> = plan.commands.iter().map(|planned| planned.command.key()).collect();
     for claim in snapshot.claims().values().filter(|claim| claim.is_ours() && claim.deleting_at.is_none()) {
         let Some(node) = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id)) else {
             continue;
@@ -33,6 +34,7 @@ pub(super) fn soft_taint(snapshot: &Snapshot, wanted: &BTreeSet<ClaimName>, plan
         let is_tainted = node.taints.contains(&Taint::underutilized());
         let is_busy = node.deleting_at.is_some()
             || node.is_tainted(TAINT_DISRUPTED)
+            || in_plan.contains(&CommandKey::Claim(claim.name.clone()))
             || snapshot.in_progress.contains(&CommandKey::Node(node.name.clone()));
         if is_wanted == is_tainted || is_busy || writes == MAX_WRITES {
             continue;

@@ -401,6 +401,21 @@ fn nothing_moves_while_pods_wait_for_a_node_to_be_launched() {
 }
 
 #[test]
+fn what_was_found_is_not_forgotten_while_pods_wait_for_a_node() {
+    let mut world = World::of_sizes(&[MEDIUM], MEDIUM, 2);
+    for n in 0..2 {
+        world.run_pod(&format!("p{n}"), &format!("c{n:02}"), 2_000);
+    }
+    assert!(world.decide().is_empty(), "found");
+    let waits = crate::fixtures::pod("waits", &Arc::new(shape("big", 7_000, 1)));
+    world.snapshot.put_pod(waits.clone());
+    world.now = 5;
+    assert!(world.all(30).is_empty());
+    world.snapshot.remove_pod(&waits.key);
+    assert_eq!(world.wait(15).len(), 1);
+}
+
+#[test]
 fn what_may_soon_change_again_is_sat_out() {
     // How long nothing must have changed before a node with one pod of so many thousandths of a core is removed: 5 min of
     // what the pod pays; and 3 min of the replacement's price, in relation to what it saves.

@@ -77,16 +77,11 @@ fn row(kind: WatchedKind, name: &str, variant: u8) -> Option<Delta> {
             let node = json!({ "metadata": bare, "spec": { "drivers": [driver] } });
             convert::attach_limits(&wire(node)).ok().map(|l| Delta::AttachLimits(l.into()))
         }
-        WatchedKind::DisruptionBudgets => {
-            let spec = json!({ "maxUnavailable": 1, "selector": {} });
-            let status = json!({ "disruptionsAllowed": variant % 3, "currentHealthy": 1, "desiredHealthy": 1,
-                "expectedPods": 1 });
-            let budget = json!({ "metadata": meta, "spec": spec, "status": status });
-            convert::disruption_budget_state(&wire(budget)).ok().map(|b| Delta::DisruptionBudget(b.into()))
-        }
-        WatchedKind::Services | WatchedKind::Schedulers | WatchedKind::Namespaces | WatchedKind::Attachments => {
-            row_of_kin(kind, name, variant)
-        }
+        WatchedKind::DisruptionBudgets
+        | WatchedKind::Services
+        | WatchedKind::Schedulers
+        | WatchedKind::Namespaces
+        | WatchedKind::Attachments => row_of_kin(kind, name, variant),
         _ => {
             let mode = if variant.is_multiple_of(2) { "WaitForFirstConsumer" } else { "Immediate" };
             let zone = json!({ "key": "topology.kubernetes.io/zone", "values": [format!("z{variant}")] });
@@ -102,6 +97,13 @@ fn row_of_kin(kind: WatchedKind, name: &str, variant: u8) -> Option<Delta> {
     let meta = json!({ "name": name, "namespace": "default", "uid": name });
     let bare = json!({ "name": name, "uid": name });
     match kind {
+        WatchedKind::DisruptionBudgets => {
+            let spec = json!({ "maxUnavailable": 1, "selector": {} });
+            let status = json!({ "disruptionsAllowed": variant % 3, "currentHealthy": 1, "desiredHealthy": 1,
+                "expectedPods": 1 });
+            let budget = json!({ "metadata": meta, "spec": spec, "status": status });
+            convert::disruption_budget_state(&wire(budget)).ok().map(|b| Delta::DisruptionBudget(b.into()))
+        }
         WatchedKind::Services => {
             let service = json!({ "metadata": meta, "spec": { "selector": { "variant": variant.to_string() } } });
             convert::service(&wire(service)).ok().map(|(key, s)| Delta::Service(key, s.into()))

@@ -42,7 +42,7 @@ impl Lab {
     async fn pod(&self, name: &str, app: &str, is_ready: bool) -> Result<Uid> {
         self.plane
             .apply(&format!(
-                "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{app: {app}}}}}\nspec:\n  nodeName: n\n  \
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{app: {app}}}}}\nspec:\n  nodeName: node-1\n  \
                  automountServiceAccountToken: false\n  terminationGracePeriodSeconds: 40\n  containers: [{{name: c, \
                  image: i}}]\n"
             ))

@@ -131,6 +131,20 @@ async fn claims(client: &Client, writer: &Writer) {
     assert_eq!(perform(writer, write(&other)).await, failed(ClusterError::Conflict));
     assert_eq!(perform(writer, write(&us)).await, Ok(Reply::Done));
     assert_eq!(read_claim(client).await.intent, Some(intent.clone()));
+    statuses(client, writer, &us, &intent).await;
+    deadlines(client, writer, &us).await;
+    for (claim, outcome) in [(&other, failed(ClusterError::Conflict)), (&us, Ok(Reply::Done))] {
+        assert_eq!(perform(writer, ClusterWrite::DeleteClaim(claim.clone())).await, outcome);
+    }
+    assert_eq!(perform(writer, write(&us)).await, failed(ClusterError::Conflict), "it is being deleted");
+    for _ in 0..2 {
+        assert_eq!(perform(writer, ClusterWrite::RemoveFinalizer(us.clone())).await, Ok(Reply::Done));
+    }
+    assert_eq!(perform(writer, write(&us)).await, failed(ClusterError::NotFound));
+    pools.delete("live", &DeleteParams::default()).await.unwrap();
+}
+
+async fn statuses(client: &Client, writer: &Writer, us: &ClaimRef, intent: &LaunchIntent) {
     let amounts = Resources { cpu_millis: 3860, memory: 14 << 30, pods: 110, ..Resources::default() };
     let (provider_id, node) = (ProviderId::of_vm(&intent.vm), NodeName::new("live-n").unwrap());
     let event = Timestamp::now();
@@ -156,21 +170,15 @@ async fn claims(client: &Client, writer: &Writer) {
     assert!(status.launched.is_some() && status.initialized.is_some());
     assert_eq!((status.provider_id, status.node_name, status.allocatable), (Some(provider_id), Some(node), amounts));
     assert_eq!((status.last_pod_event, status.termination), (Some(event), blocked));
+}
+
+async fn deadlines(client: &Client, writer: &Writer, us: &ClaimRef) {
     let (later, earlier) =
         (Timestamp::from_second(2_000_000_000).unwrap(), Timestamp::from_second(1_900_000_000).unwrap());
     for (deadline, recorded) in [(later, later), (earlier, earlier), (later, earlier)] {
         assert_eq!(perform(writer, ClusterWrite::RecordDeadline(us.clone(), deadline)).await, Ok(Reply::Done));
         assert_eq!(read_claim(client).await.termination_at, Some(recorded), "it only tightens");
     }
-    for (claim, outcome) in [(&other, failed(ClusterError::Conflict)), (&us, Ok(Reply::Done))] {
-        assert_eq!(perform(writer, ClusterWrite::DeleteClaim(claim.clone())).await, outcome);
-    }
-    assert_eq!(perform(writer, write(&us)).await, failed(ClusterError::Conflict), "it is being deleted");
-    for _ in 0..2 {
-        assert_eq!(perform(writer, ClusterWrite::RemoveFinalizer(us.clone())).await, Ok(Reply::Done));
-    }
-    assert_eq!(perform(writer, write(&us)).await, failed(ClusterError::NotFound));
-    pools.delete("live", &DeleteParams::default()).await.unwrap();
 }
 
 async fn nodes(client: &Client, writer: &Writer) {
@@ -191,6 +199,8 @@ async fn nodes(client: &Client, writer: &Writer) {
         NodeUpdate::Initialize,
         NodeUpdate::TaintDisrupted,
         NodeUpdate::RemoveDisruptedTaint,
+        NodeUpdate::TaintUnderutilized,
+        NodeUpdate::RemoveUnderutilizedTaint,
         NodeUpdate::BeginDrain,
         NodeUpdate::BeginDrain,
     ] {
