@@ -31,9 +31,7 @@ impl Writer {
         let response = api.create_subresource::<_, Status>("eviction", name, &params, &eviction);
         self.send(request("evict"), response).await.map(drop)
     }
-}
 
-impl Writer {
     /// Deletes this incarnation of a pod, past PodDisruptionBudgets, with so much time to end.
     pub(super) async fn delete_pod(
         &self,

@@ -67,14 +67,14 @@ impl ClaimReconciler<'_> {
         }
         if let Some(written) = self.memory.conditions_written.get(&claim.name) {
             let status = |of: &TerminationConditions| of.drained.as_ref().and_then(|drained| drained.holds);
-            let pause = if written.conditions == conditions {
+            let interval = if written.conditions == conditions {
                 REWRITE_AFTER
             } else if status(&written.conditions) == status(&conditions) {
                 MESSAGE_INTERVAL
             } else {
                 SignedDuration::ZERO
             };
-            let due = written.at + pause;
+            let due = written.at + interval;
             if due > self.now {
                 return self.plan.wake_at(due);
             }

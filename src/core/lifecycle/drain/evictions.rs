@@ -12,10 +12,10 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The pause after the first refusal. It doubles with each further one, as in Karpenter's eviction queue.
-const FIRST_PAUSE: SignedDuration = SignedDuration::from_millis(100);
-/// The longest pause, unless the API server asks for more.
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+/// The back-off after the first refusal. It doubles with each further one, as in Karpenter's eviction queue.
+const INITIAL_BACKOFF: SignedDuration = SignedDuration::from_millis(100);
+/// The longest back-off, unless the API server asks for more.
+const MAX_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
 /// Most evictions and deletions of pods that are under way in the whole cluster.
 const MAX_IN_FLIGHT: usize = 32;
 /// How often a pod that refuses disruption is looked at again.
@@ -43,19 +43,19 @@ impl Evictions {
     /// Learns the API server's answer.
     pub(in crate::lifecycle) fn record(&mut self, report: &EvictionReport) {
         let Some(attempts) = self.0.get_mut(&report.pod) else { return };
-        let pause = match report.refusal {
+        let backoff = match report.refusal {
             Some(refusal) => {
                 attempts.refusals = attempts.refusals.saturating_add(1);
-                pause_after(attempts.refusals).max(refusal.retry_after())
+                backoff_after(attempts.refusals).max(refusal.retry_after())
             }
             // Its deletion is seen meanwhile.
             None => {
                 attempts.refusals = 0;
-                LONGEST_PAUSE
+                MAX_BACKOFF
             }
         };
         attempts.refusal = report.refusal;
-        attempts.due = report.at.saturating_add(pause).unwrap_or(Timestamp::MAX);
+        attempts.due = report.at.saturating_add(backoff).unwrap_or(Timestamp::MAX);
     }
 
     /// Why the API server refused the last attempt, if it did.
@@ -65,11 +65,11 @@ impl Evictions {
 
     /// Forgets pods that are not tried any more: they have left.
     pub(in crate::lifecycle) fn forget(&mut self, now: Timestamp) {
-        self.0.retain(|_, attempts| now.duration_since(attempts.due) < LONGEST_PAUSE * 6);
+        self.0.retain(|_, attempts| now.duration_since(attempts.due) < MAX_BACKOFF * 6);
     }
 
     /// When the next attempt is due; `None` where that is now. A PodDisruptionBudget that allows evictions again ends a
-    /// pause for which the API server has not asked.
+    /// back-off for which the API server has not asked.
     fn due_at(&self, pod: &Pod, is_blocked: bool, now: Timestamp) -> Option<Timestamp> {
         let attempts = self.0.get(&pod.uid)?;
         let asked = attempts.refusal.is_some_and(|refusal| refusal.retry_after() > SignedDuration::ZERO);
@@ -81,14 +81,14 @@ impl Evictions {
     fn begin(&mut self, pod: &Pod, is_blocked: bool, now: Timestamp) {
         let new = || Attempts { refusals: 0, refusal: None, due: now, was_blocked: false };
         let attempts = self.0.entry(pod.uid.clone()).or_insert_with(new);
-        attempts.due = now.saturating_add(pause_after(attempts.refusals + 1)).unwrap_or(Timestamp::MAX);
+        attempts.due = now.saturating_add(backoff_after(attempts.refusals + 1)).unwrap_or(Timestamp::MAX);
         attempts.was_blocked = is_blocked;
     }
 }
 
-/// The pause after so many refusals one after the other.
-fn pause_after(refusals: u32) -> SignedDuration {
-    FIRST_PAUSE.saturating_mul(1 << refusals.saturating_sub(1).min(10)).min(LONGEST_PAUSE)
+/// The back-off after so many refusals one after the other.
+fn backoff_after(refusals: u32) -> SignedDuration {
+    INITIAL_BACKOFF.saturating_mul(1 << refusals.saturating_sub(1).min(10)).min(MAX_BACKOFF)
 }
 
 /// The evictions and deletions of pods that are under way: as many as [`MAX_IN_FLIGHT`], and one for each

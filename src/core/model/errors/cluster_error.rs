@@ -14,7 +14,7 @@ pub enum ClusterError {
     /// A PodDisruptionBudget allows no eviction now.
     #[error("a PodDisruptionBudget does not allow the eviction now")]
     Budget {
-        /// Retry-After in seconds; 0 where the API server does not ask for a pause.
+        /// Retry-After in seconds; 0 where the API server does not ask for one.
         retry_after: u32,
     },
     /// Several PodDisruptionBudgets select the pod, which the eviction API does not support.
@@ -29,7 +29,7 @@ pub enum ClusterError {
     /// The API server has too many requests (API Priority and Fairness): it has not looked at this one.
     #[error("the API server has too many requests")]
     Overloaded {
-        /// Retry-After in seconds; 0 where the API server does not ask for a pause.
+        /// Retry-After in seconds; 0 where the API server does not ask for one.
         retry_after: u32,
     },
     /// Every possible name is taken.
