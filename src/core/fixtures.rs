@@ -12,6 +12,7 @@ use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
 use crate::model::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool};
+use crate::model::cluster::volume::VolumeClaim;
 use crate::model::labels;
 use crate::model::names::{
     ArmId, ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Region, Uid,
@@ -171,6 +172,21 @@ pub(crate) fn pod(name: &str, shape: &Arc<PodShape>) -> Pod {
 pub(crate) fn pods(prefix: &str, shape: PodShape, count: usize) -> Vec<Arc<Pod>> {
     let shape = Arc::new(shape);
     (0..count).map(|i| Arc::new(pod(&format!("{prefix}-{i:03}"), &shape))).collect()
+}
+
+/// A PersistentVolumeClaim that is bound to a volume.
+pub(crate) fn bound_claim(key: &ObjectKey, volume: &ObjectName) -> VolumeClaim {
+    VolumeClaim {
+        key: key.clone(),
+        uid: Uid::new(key.name.as_str()).unwrap(),
+        volume: Some(volume.clone()),
+        bound: true,
+        class: None,
+        lost: false,
+        deleting: false,
+        for_one_pod: false,
+        selected_node: None,
+    }
 }
 
 /// A PodDisruptionBudget for the pods of one app, which allows so many evictions now.

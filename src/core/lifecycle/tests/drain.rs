@@ -1,11 +1,11 @@
 //! How pods are evicted, and what ends a drain in time.
 
 use super::*;
-use crate::fixtures::disruption_budget;
+use crate::fixtures::{bound_claim, disruption_budget};
 use crate::lifecycle::EvictionScript;
 use crate::model::cluster::claim::TerminationCondition;
 use crate::model::cluster::disruption_budget::PodDisruptionBudget;
-use crate::model::cluster::volume::{Attachment, VolumeClaim};
+use crate::model::cluster::volume::Attachment;
 use crate::model::errors::ClusterError;
 use crate::model::names::{ObjectKey, ObjectName, Uid};
 use crate::model::settings::Pause;
@@ -386,17 +386,7 @@ fn attach(snapshot: &mut Snapshot) {
     let node = first_pod(snapshot).node.clone().unwrap();
     let (name, volume) = (ObjectName::new("csi-1").unwrap(), ObjectName::new("pv-1").unwrap());
     let key = ObjectKey { name: ObjectName::new("data").unwrap(), ..first_pod(snapshot).key.clone() };
-    let claim = VolumeClaim {
-        key: key.clone(),
-        uid: Uid::new("data").unwrap(),
-        volume: Some(volume.clone()),
-        bound: true,
-        class: None,
-        lost: false,
-        deleting: false,
-        for_one_pod: false,
-        selected_node: None,
-    };
+    let claim = bound_claim(&key, &volume);
     snapshot.put_volume_claim(key, claim);
     snapshot.put_attachment(name.clone(), Attachment { name, volume: Some(volume), node });
 }

@@ -1,8 +1,9 @@
 //! Tests of explanations: they agree with the plan, and stay short for many pods.
 
+use crate::fixtures::bound_claim;
 use crate::model::cluster::pod::{Pod, PodAffinity, PodShape, PodTerm, Preferences, Taint, TaintEffect};
 use crate::model::cluster::pool::NodePool;
-use crate::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, VolumeClaim, driver};
+use crate::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
 use crate::model::labels;
 use crate::model::names::{ClaimName, Namespace, ObjectKey, ObjectName, Uid};
 use crate::model::requirements::Requirements;
@@ -221,7 +222,7 @@ fn with_volume(snapshot: &mut Snapshot, requested: PodShape, zone_number: u8) ->
     let affinity = vec![requirements_in(&[(labels::ZONE, &[zone(zone_number).as_str()])])];
     let volume = Volume {
         name: name.clone(),
-        uid: uid.clone(),
+        uid,
         handle: None,
         reclaim: ReclaimPolicy::Delete,
         claim: Some(key.clone()),
@@ -230,17 +231,7 @@ fn with_volume(snapshot: &mut Snapshot, requested: PodShape, zone_number: u8) ->
         deleting: false,
     };
     snapshot.put_volume(name.clone(), volume);
-    let claim = VolumeClaim {
-        key: key.clone(),
-        uid,
-        volume: Some(name.clone()),
-        bound: true,
-        class: None,
-        lost: false,
-        deleting: false,
-        for_one_pod: false,
-        selected_node: None,
-    };
+    let claim = bound_claim(&key, &name);
     snapshot.put_volume_claim(key, claim);
     vec![Arc::new(Pod { volumes: vec![name], ..pod("p", &Arc::new(requested)) })]
 }

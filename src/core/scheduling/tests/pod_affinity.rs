@@ -248,7 +248,8 @@ fn filter_steps_show_the_remaining_sizes_after_each_criterion() {
 
 #[test]
 fn a_disk_decides_the_zone_and_volume_limits_hold() {
-    use crate::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, VolumeClaim, driver};
+    use crate::fixtures::bound_claim;
+    use crate::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
     use crate::model::names::{ObjectKey, ObjectName, Uid};
     let mut snapshot = cluster([small()]);
     let mut waiting = Vec::new();
@@ -269,19 +270,7 @@ fn a_disk_decides_the_zone_and_volume_limits_hold() {
                 deleting: false,
             },
         );
-        let uid = Uid::new(name.as_str()).unwrap();
-        let (volume, selected_node) = (Some(name.clone()), None);
-        let claim = VolumeClaim {
-            key: key.clone(),
-            uid,
-            volume,
-            bound: true,
-            class: None,
-            lost: false,
-            deleting: false,
-            for_one_pod: false,
-            selected_node,
-        };
+        let claim = bound_claim(&key, &name);
         snapshot.put_volume_claim(key, claim);
         waiting.push(Arc::new(Pod { volumes: vec![name], ..pod(&format!("p-{i}"), &requesting) }));
     }

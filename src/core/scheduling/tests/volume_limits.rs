@@ -1,6 +1,6 @@
 //! Volumes as kube-scheduler counts them: each once on a node, by driver, however many pods have it.
 
-use crate::fixtures::Dice;
+use crate::fixtures::{Dice, bound_claim};
 use crate::model::cluster::volume::{
     AttachLimits, DISK_DRIVER, ReclaimPolicy, StorageClass, Volume, VolumeClaim, driver,
 };
@@ -51,17 +51,8 @@ fn put_claim(snapshot: &mut Snapshot, claim: &str, by: &str, bound: bool) {
         deleting: false,
     };
     snapshot.put_volume(volume.name.clone(), volume);
-    let claim = VolumeClaim {
-        key: key(claim),
-        uid: Uid::new(claim).unwrap(),
-        volume: bound.then(|| name(claim)),
-        bound,
-        class: Some(name(by)),
-        lost: false,
-        deleting: false,
-        for_one_pod: false,
-        selected_node: None,
-    };
+    let volume = bound.then(|| name(claim));
+    let claim = VolumeClaim { volume, bound, class: Some(name(by)), ..bound_claim(&key(claim), &name(claim)) };
     snapshot.put_volume_claim(claim.key.clone(), claim);
 }
 

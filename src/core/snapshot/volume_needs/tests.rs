@@ -1,7 +1,7 @@
 //! Tests of volume needs: a small store of claims, classes and volumes, and one row per case.
 
 use super::*;
-use crate::fixtures::{node, pod, running, shape};
+use crate::fixtures::{bound_claim, node, pod, running, shape};
 use crate::model::cluster::volume::{DISK_DRIVER, FILE_DRIVER, ReclaimPolicy, driver};
 use crate::model::names::{Namespace, Uid};
 
@@ -20,21 +20,11 @@ fn zones(values: &[&str]) -> Requirements {
 }
 
 fn claim(text: &str) -> VolumeClaim {
-    VolumeClaim {
-        key: key(text),
-        uid: Uid::new(text).unwrap(),
-        volume: None,
-        bound: false,
-        class: None,
-        lost: false,
-        deleting: false,
-        for_one_pod: false,
-        selected_node: None,
-    }
+    VolumeClaim { volume: None, bound: false, ..bound(text, text) }
 }
 
 fn bound(text: &str, volume: &str) -> VolumeClaim {
-    VolumeClaim { volume: Some(name(volume)), bound: true, ..claim(text) }
+    bound_claim(&key(text), &name(volume))
 }
 
 fn of_class(text: &str, class: &str) -> VolumeClaim {
