@@ -89,7 +89,7 @@ fn remaining(
             continue;
         }
         total += 1;
-        let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
+        let node = snapshot.node_of(claim);
         consumed += u32::from(counts(claim, node.map(|node| &**node)));
     }
     allowed_disruptions(&pool.disruption.budgets, total, reason, now).saturating_sub(consumed)

@@ -89,7 +89,7 @@ impl<'a> CandidateFilter<'a, '_> {
             .status
             .initialized
             .filter(|_| claim.is_ours() && claim.deleting_at.is_none() && !is_in_progress(snapshot, &claim.name))?;
-        let node = snapshot.node_by_provider_id(claim.status.provider_id.as_ref()?)?;
+        let node = snapshot.node_of(claim)?;
         let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
         let after = pool.disruption.consolidate_after?;
         let quiet_since = claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized));

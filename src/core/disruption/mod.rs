@@ -111,15 +111,11 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     let available_offerings = || available_offerings.get_or_init(compute);
     let buffer_capacity = BufferCapacity::of(snapshot, provision, now, available_offerings);
     let movable = candidates.iter().filter(|c| !memory.moves.involves(&c.claim.name));
-    let (movable, early): (Vec<_>, Vec<_>) = movable.partition(|c| c.eligible_at <= now);
-    let movable = movable.into_iter();
-    let (empty_nodes, used): (Vec<_>, Vec<_>) =
+    let (mut empty_nodes, used): (Vec<_>, Vec<_>) =
         movable.partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
-    let early_empty = early.iter().copied().filter(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
-    let mut all_empty: Vec<_> = empty_nodes.iter().copied().chain(early_empty).collect();
     // Where a budget does not allow all of them, the most expensive go first.
-    all_empty.sort_by_key(|c| (Reverse(c.price), c.claim.name.clone()));
-    delete_empty(&all_empty, memory, &mut budgets, now, plan);
+    empty_nodes.sort_by_key(|c| (Reverse(c.price), c.claim.name.clone()));
+    delete_empty(&empty_nodes, memory, &mut budgets, now, plan);
     let search = Search {
         snapshot,
         provision,
@@ -130,20 +126,20 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
         available_offerings: &available_offerings,
         buffer_capacity: &buffer_capacity,
     };
-    let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used, early: &early };
+    let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used };
     consolidate(&search, nodes, &mut memory.moves, &mut budgets, plan);
     memory.offerings = cache.take();
 }
 
 /// Takes note of the latest launch of each NodePool that was no replacement.
 fn note_launches(snapshot: &Snapshot, launches: &mut BTreeMap<NodePoolName, Timestamp>) {
-    launches.retain(|pool, _| snapshot.pools().get(pool).is_some());
     for claim in snapshot.claims().values().filter(|claim| claim.is_ours() && claim.spec.replaces.is_empty()) {
-        if let Some(pool) = claim.spec.pool.clone().filter(|pool| snapshot.pools().get(pool).is_some()) {
+        if let Some(pool) = claim.spec.pool.clone() {
             let latest = launches.entry(pool).or_insert(claim.created_at);
             *latest = claim.created_at.max(*latest);
         }
     }
+    launches.retain(|pool, _| snapshot.pools().get(pool).is_some());
 }
 
 /// Deletes expired nodes.

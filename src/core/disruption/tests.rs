@@ -8,7 +8,7 @@ use crate::fixtures::{
 };
 use crate::model::cluster::claim::{Claim, PlannedOffering};
 use crate::model::cluster::node::Node;
-use crate::model::cluster::pod::{DoNotDisrupt, PodOwner};
+use crate::model::cluster::pod::{DoNotDisrupt, PodOwner, Taint};
 use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
 use crate::model::labels;
 use crate::model::names::ClaimName;
@@ -51,7 +51,7 @@ fn words(plan: &Plan) -> Vec<String> {
         Command::DeleteClaim { claim, category } => Some(format!("{category} {}", claim.name)),
         Command::CreateClaim(draft) => Some(format!("create {}", draft.spec.planned[0].key.size)),
         Command::UpdateClaim { claim, update: ClaimUpdate::Disrupted(_) } => Some(format!("replace {}", claim.name)),
-        Command::UpdateNode { update: NodeUpdate::TaintUnderutilized, .. } => None,
+        Command::UpdateNode { update: NodeUpdate::AddTaint(taint), .. } if *taint == Taint::underutilized() => None,
         other => panic!("unexpected {other:?}"),
     };
     plan.commands.iter().filter_map(|p| word(&p.command)).collect()

@@ -169,12 +169,6 @@ impl Controller {
         }
     }
 
-    /// When it has something to do without a change; `None` is only on change.
-    #[must_use]
-    pub fn next_wake(&self) -> Option<Timestamp> {
-        self.wakes.values().copied().chain(self.next_step()).min()
-    }
-
     /// When a command that runs takes its next step; `None` when all wait for a reply.
     #[must_use]
     pub fn next_step(&self) -> Option<Timestamp> {

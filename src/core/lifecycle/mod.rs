@@ -119,7 +119,7 @@ struct ClaimReconciler<'a> {
 
 impl ClaimReconciler<'_> {
     fn reconcile(&mut self, claim: &Claim) {
-        let node = claim.status.provider_id.as_ref().and_then(|id| self.snapshot.node_by_provider_id(id)).cloned();
+        let node = self.snapshot.node_of(claim).cloned();
         let node = node.as_deref();
         match ClaimPhase::of(claim, node) {
             ClaimPhase::Created | ClaimPhase::Launching => self.launch(claim),

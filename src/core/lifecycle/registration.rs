@@ -37,8 +37,7 @@ impl ClaimReconciler<'_> {
         } else {
             let taints = claim.spec.taints.iter().chain(&claim.spec.startup_taints).cloned().collect();
             let step = NodeUpdate::Register { labels: claim.spec.labels.clone(), taints };
-            let command = Command::UpdateNode { node: node.name.clone(), uid: node.uid.clone(), update: step };
-            self.plan.push(command, format!("the node of {} registered", claim.name));
+            self.plan.update_node(node, step, format!("the node of {} registered", claim.name));
         }
     }
 
@@ -54,9 +53,7 @@ impl ClaimReconciler<'_> {
             let command = Command::UpdateClaim { claim: claim.reference(), update: ClaimUpdate::Initialized };
             self.plan.push(command, format!("node {} is ready for pods", node.name));
         } else {
-            let step = NodeUpdate::Initialize;
-            let command = Command::UpdateNode { node: node.name.clone(), uid: node.uid.clone(), update: step };
-            self.plan.push(command, "ready, startup taints removed");
+            self.plan.update_node(node, NodeUpdate::Initialize, "ready, startup taints removed");
         }
     }
 }

@@ -173,14 +173,10 @@ pub enum NodeUpdate {
     },
     /// It is ready for pods.
     Initialize,
-    /// It is being disrupted: no new pods.
-    TaintDisrupted,
-    /// It is not disrupted after all.
-    RemoveDisruptedTaint,
-    /// It may soon be deleted: new pods prefer other nodes.
-    TaintUnderutilized,
-    /// It is used after all.
-    RemoveUnderutilizedTaint,
+    /// A taint of ours.
+    AddTaint(Taint),
+    /// No taint of the key of this one, which is ours, whatever its value and effect.
+    RemoveTaint(Taint),
     /// Its VM is proven to be lost: Kubernetes deletes its pods, and detaches its volumes.
     TaintOutOfService,
     /// It is being drained: no new pods, and no load balancer sends it traffic.

@@ -10,6 +10,7 @@ mod effect;
 mod preconditions;
 mod script;
 
+use crate::model::cluster::node::Node;
 pub use aks_machine::{AksMachineRequest, AksMachineSpec};
 pub use cloud_request::CloudRequest;
 pub use command::{
@@ -56,6 +57,12 @@ impl Plan {
     pub fn push_if(&mut self, preconditions: &Arc<Preconditions>, command: Command, reason: impl AsRef<str>) {
         let preconditions = Some(Arc::clone(preconditions));
         self.commands.push(PlannedCommand { command, reason: Arc::from(reason.as_ref()), preconditions });
+    }
+
+    /// Adds a change of a Node with its reason.
+    pub fn update_node(&mut self, node: &Node, update: NodeUpdate, reason: impl AsRef<str>) {
+        let (node, uid) = (node.name.clone(), node.uid.clone());
+        self.push(Command::UpdateNode { node, uid, update }, reason);
     }
 
     /// Decide again at this time, or earlier if that was requested already.

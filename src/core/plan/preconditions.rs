@@ -29,7 +29,6 @@ impl Preconditions {
 
 fn has_room(snapshot: &Snapshot, name: &NodeName, needed: &Resources) -> bool {
     snapshot.nodes().get(name).is_some_and(|node| {
-        let is_open = node.ready && !node.cordoned && node.deleting_at.is_none();
-        is_open && !node.taints.contains(&Taint::disrupted()) && needed.fits(&snapshot.free_capacity(node))
+        node.is_open() && !node.taints.contains(&Taint::disrupted()) && needed.fits(&snapshot.free_capacity(node))
     })
 }

@@ -255,6 +255,12 @@ impl Snapshot {
         self.nodes.get(self.index.node_by_provider.get(provider)?.first()?)
     }
 
+    /// The node of a NodeClaim; `None` while its VM has not joined.
+    #[must_use]
+    pub fn node_of(&self, claim: &Claim) -> Option<&Arc<Node>> {
+        self.node_by_provider_id(claim.status.provider_id.as_ref()?)
+    }
+
     /// The NodeClaim with this provider id; the first by name where several have it.
     #[must_use]
     pub fn claim_by_provider_id(&self, provider: &ProviderId) -> Option<&Arc<Claim>> {

@@ -75,7 +75,7 @@ impl<'a> PoolMember<'a> {
         (pool, provision): (&NodePool, &ProvisionMemory),
         now: Timestamp,
     ) -> Self {
-        let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
+        let node = snapshot.node_of(claim);
         let keys = node.and_then(|n| snapshot.node_usage(&n.name)).into_iter().flat_map(|usage| &usage.pods);
         let pods: Vec<&Arc<Pod>> = keys.filter_map(|key| snapshot.pods().get(key)).collect();
         let do_not_disrupt = node.is_some_and(|n| n.do_not_disrupt)

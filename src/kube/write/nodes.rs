@@ -34,10 +34,8 @@ impl Writer {
             NodeUpdate::Register { .. } if node.metadata.deletion_timestamp.is_some() => Err(ClusterError::Conflict),
             NodeUpdate::Register { labels, taints } => Ok(register(node, labels, taints)),
             NodeUpdate::Initialize => Ok(initialize(node)),
-            NodeUpdate::TaintDisrupted => Ok(add_taint(node, &Taint::disrupted())),
-            NodeUpdate::RemoveDisruptedTaint => Ok(remove_taint(node, &Taint::disrupted())),
-            NodeUpdate::TaintUnderutilized => Ok(add_taint(node, &Taint::underutilized())),
-            NodeUpdate::RemoveUnderutilizedTaint => Ok(remove_taint(node, &Taint::underutilized())),
+            NodeUpdate::AddTaint(taint) => Ok(add_taint(node, taint)),
+            NodeUpdate::RemoveTaint(taint) => Ok(remove_taint(node, taint)),
             NodeUpdate::BeginDrain => Ok(begin_drain(node)),
             NodeUpdate::TaintOutOfService => Ok(add_taint(node, &Taint::out_of_service())),
         })

@@ -33,7 +33,10 @@ impl Pass<'_, '_, '_> {
                 self.retry(now + BUDGET_RETRY);
             }
         }
-        let Some(outcome) = self.simulation.without(&deleted, 0).filter(|_| !deleted.is_empty()) else { return };
+        if deleted.is_empty() {
+            return;
+        }
+        let Some(outcome) = self.simulation.without(&deleted, 0) else { return };
         let preconditions = Arc::new(self.preconditions(&deleted, &outcome));
         deleted.iter().for_each(|source| self.delete(source, &preconditions));
     }
@@ -62,7 +65,7 @@ impl Pass<'_, '_, '_> {
         let groups: Vec<Vec<&Candidate<'_>>> = findings.iter().filter_map(sources).collect();
         let simulation = self.simulation.beside(deletable);
         let new_nodes = groups.iter().map(Vec::len).sum();
-        let sources = self.largest_set(&simulation, Vec::new(), &groups, new_nodes).concat();
+        let sources = simulation.largest_set(Vec::new(), &groups, new_nodes).concat();
         if sources.is_empty() {
             return;
         }

@@ -98,7 +98,7 @@ impl MoveMemory {
         let sources = self.moves.values().flat_map(|one| &one.sources);
         sources.filter_map(|source| {
             let claim = snapshot.claims().get(&source.name).filter(|claim| claim.deleting_at.is_none())?;
-            let node = snapshot.node_by_provider_id(claim.status.provider_id.as_ref()?)?;
+            let node = snapshot.node_of(claim)?;
             claim.spec.pool.clone().filter(|_| !node.is_tainted(TAINT_DISRUPTED))
         })
     }

@@ -10,7 +10,6 @@ use super::super::candidate::is_disruptable;
 use super::super::{BUDGET_RETRY, is_in_progress};
 use super::{CREATION_TIMEOUT, Move, MoveMemory, REPLACEMENT_TIMEOUT};
 use crate::model::cluster::claim::Claim;
-use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Taint;
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodePoolName};
@@ -84,21 +83,15 @@ fn is_awaited(claim: &Claim, now: Timestamp) -> bool {
 fn unmark(snapshot: &Snapshot, memory: &MoveMemory, plan: &mut Plan) {
     let marked = snapshot.claims().values().filter(|claim| is_marked(claim));
     for claim in marked.filter(|claim| !memory.involves(&claim.name)) {
-        if let Some(node) = node_of(snapshot, claim).filter(|node| node.taints.contains(&Taint::disrupted())) {
+        if let Some(node) = snapshot.node_of(claim).filter(|node| node.taints.contains(&Taint::disrupted())) {
             if !snapshot.in_progress.contains(&CommandKey::Node(node.name.clone())) {
-                let (node, uid) = (node.name.clone(), node.uid.clone());
-                let update = NodeUpdate::RemoveDisruptedTaint;
-                plan.push(Command::UpdateNode { node, uid, update }, "it is not replaced after all");
+                plan.update_node(node, NodeUpdate::RemoveTaint(Taint::disrupted()), "it is not replaced after all");
             }
         } else if !is_in_progress(snapshot, &claim.name) {
             let command = Command::UpdateClaim { claim: claim.reference(), update: ClaimUpdate::NotDisrupted };
             plan.push(command, "it is not replaced after all");
         }
     }
-}
-
-fn node_of<'s>(snapshot: &'s Snapshot, claim: &Claim) -> Option<&'s Arc<Node>> {
-    snapshot.node_by_provider_id(claim.status.provider_id.as_ref()?)
 }
 
 /// One move.
@@ -155,14 +148,13 @@ impl Progress<'_> {
             }
             return false;
         }
-        let Some(node) = node_of(self.snapshot, claim) else { return false };
+        let Some(node) = self.snapshot.node_of(claim) else { return false };
         if node.taints.contains(&Taint::disrupted()) {
             return true;
         }
         if !self.snapshot.in_progress.contains(&CommandKey::Node(node.name.clone())) {
-            let (node, uid) = (node.name.clone(), node.uid.clone());
-            let update = NodeUpdate::TaintDisrupted;
-            self.plan.push(Command::UpdateNode { node, uid, update }, "it is going to be replaced: no new pods");
+            let update = NodeUpdate::AddTaint(Taint::disrupted());
+            self.plan.update_node(node, update, "it is going to be replaced: no new pods");
         }
         false
     }
@@ -221,6 +213,6 @@ impl Progress<'_> {
     }
 
     fn is_disruptable(&self, claim: &Claim) -> bool {
-        node_of(self.snapshot, claim).is_some_and(|node| is_disruptable(self.snapshot, node, self.now))
+        self.snapshot.node_of(claim).is_some_and(|node| is_disruptable(self.snapshot, node, self.now))
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn finds_room(snapshot: &Snapshot, leaving: &BTreeSet<NodeName>, sour
 fn rooms(snapshot: &Snapshot, is_kept: impl Fn(&Node) -> bool) -> Vec<Room<'_>> {
     let nodes = snapshot.nodes().values().map(|node| &**node);
     nodes
-        .filter(|node| node.ready && !node.cordoned && node.deleting_at.is_none() && is_kept(node))
+        .filter(|node| node.is_open() && is_kept(node))
         .map(|node| Room { node, free: snapshot.free_capacity(node) })
         .collect()
 }

@@ -25,12 +25,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
-/// Most simulations of sets in one pass.
-const MAX_SET_SIMULATIONS: usize = 40;
 /// Most simulations of single nodes in one pass.
 const MAX_SINGLE_SIMULATIONS: usize = 20;
-/// With how many nodes the search for a set begins.
-const FIRST_SET: usize = 8;
 /// How many of the most wasteful nodes are tried together.
 const REPLACED_TOGETHER: [usize; 8] = [2, 3, 4, 6, 9, 14, 21, 32];
 
@@ -53,12 +49,10 @@ pub(in crate::disruption) struct Search<'a> {
 /// Nodes that may be disrupted.
 #[derive(Clone, Copy)]
 pub(in crate::disruption) struct Candidates<'c, 'a> {
-    /// Those without pods that would have to move.
+    /// Those without pods that would have to move, now or when `consolidateAfter` allows it.
     pub(in crate::disruption) empty: &'c [&'c Candidate<'a>],
     /// Those with such pods, or with capacity of CapacityBuffers.
     pub(in crate::disruption) with_pods: &'c [&'c Candidate<'a>],
-    /// Those that `consolidateAfter` does not allow to be disrupted yet.
-    pub(in crate::disruption) early: &'c [&'c Candidate<'a>],
 }
 
 /// Carries out what has been found before and still holds, and searches for more.
@@ -81,9 +75,9 @@ pub(in crate::disruption) fn consolidate(
             None => return,
         }
     }
-    let allows_moves = |c: &&Candidate<'_>| allows_consolidation(c.pool.disruption.policy);
-    let (movable, kept): (Vec<_>, Vec<_>) = candidates.with_pods.iter().copied().partition(allows_moves);
-    let later = [kept.as_slice(), candidates.early, candidates.empty].concat();
+    let may_move = |c: &&Candidate<'_>| c.eligible_at <= now && allows_consolidation(c.pool.disruption.policy);
+    let (movable, kept): (Vec<_>, Vec<_>) = candidates.with_pods.iter().copied().partition(may_move);
+    let later = [kept.as_slice(), candidates.empty].concat();
     let is_unsettled = provision.deferred > 0 || has_unobserved_claims(snapshot);
     let input = SimulationInput {
         snapshot,
@@ -133,33 +127,6 @@ struct Deletable<'c, 'a> {
 }
 
 impl<'p> Pass<'p, '_, '_> {
-    /// These groups of nodes, and as many others as can be disrupted together with them, in order.
-    pub(super) fn largest_set<'c, 'a>(
-        &mut self,
-        simulation: &Simulation<'_>,
-        mut accepted: Vec<Vec<&'c Candidate<'a>>>,
-        groups: &[Vec<&'c Candidate<'a>>],
-        new_nodes: usize,
-    ) -> Vec<Vec<&'c Candidate<'a>>> {
-        let (mut next, mut size, mut simulations) = (0, FIRST_SET, 0);
-        while next < groups.len() && simulations < MAX_SET_SIMULATIONS {
-            let end = groups.len().min(next + size);
-            let tried = &groups[next..end];
-            let sources: Vec<&Candidate<'_>> = accepted.iter().chain(tried).flatten().copied().collect();
-            simulations += 1;
-            let finds_room = || new_nodes > 0 || simulation.finds_room_without(&sources);
-            if simulation.without(&sources, new_nodes).is_some() && finds_room() {
-                accepted.extend(tried.iter().cloned());
-                (next, size) = (end, size * 2);
-            } else if tried.len() > 1 {
-                size = tried.len() / 2;
-            } else {
-                next = end;
-            }
-        }
-        accepted
-    }
-
     /// Carries out what has held for long enough, and searches for more, among candidates and others that may become some
     /// later.
     fn run<'c, 'a>(mut self, mut candidates: Vec<&'c Candidate<'a>>, later: Vec<&'c Candidate<'a>>) {
@@ -230,16 +197,15 @@ impl<'p> Pass<'p, '_, '_> {
         candidates: &[&'c Candidate<'a>],
         mut later: Vec<&'c Candidate<'a>>,
     ) -> Deletable<'c, 'a> {
-        let simulation = self.simulation.clone();
         let rooms = Rooms::new(self.search.snapshot);
         let fits = |c: &&Candidate<'_>| rooms.may_take_pods_of(c);
         let (mut now, early): (Vec<_>, Vec<_>) = candidates.iter().copied().filter(fits).partition(|c| pays_back(c));
         now.sort_by_key(|c| self.memory.deletable_since.get(&c.claim.name).copied().unwrap_or(Timestamp::MAX));
-        let set = self.largest_set(&simulation, Vec::new(), &each(now), 0);
+        let set = self.simulation.largest_set(Vec::new(), &each(now), 0);
         later.retain(fits);
         later.extend(early);
         later.sort_by_key(|c| (!is_soft_tainted(c), Reverse(c.price_per_pod()), c.claim.name.clone()));
-        let all = self.largest_set(&simulation, set.clone(), &each(later), 0).concat();
+        let all = self.simulation.largest_set(set.clone(), &each(later), 0).concat();
         let before = std::mem::take(&mut self.memory.deletable_since);
         let since = |name: &ClaimName| before.get(name).copied().unwrap_or(self.search.now);
         self.memory.deletable_since = names_of(&all).into_iter().map(|name| (name.clone(), since(&name))).collect();

@@ -12,6 +12,11 @@ use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Most simulations in the search for one set.
+const MAX_SET_SIMULATIONS: usize = 40;
+/// With how many nodes the search for a set begins.
+const FIRST_SET: usize = 8;
+
 /// The cluster as it is before anything is disrupted.
 #[derive(Clone)]
 pub(super) struct Simulation<'a> {
@@ -23,10 +28,10 @@ pub(super) struct Simulation<'a> {
     leaving: BTreeSet<NodeName>,
     /// Pods that wait, and those of nodes that are being deleted: they come first.
     waiting: Vec<Arc<Pod>>,
-    /// Pods of nodes that are disrupted beside those that are asked about.
-    beside: Vec<Arc<Pod>>,
     /// How many of those cannot be scheduled.
     unschedulable: usize,
+    /// Pods of nodes that are disrupted beside those that are asked about.
+    beside: Vec<Arc<Pod>>,
 }
 
 /// What a simulation is made of.
@@ -52,13 +57,13 @@ impl<'a> Simulation<'a> {
             buffer_capacity,
             leaving,
             waiting,
-            beside: Vec::new(),
             unschedulable: 0,
+            beside: Vec::new(),
         };
         if base.waiting.is_empty() {
             return Some(base);
         }
-        let outcome = base.schedule(&BTreeSet::new(), Vec::new(), MAX_NEW_NODES);
+        let outcome = base.schedule(&BTreeSet::new(), &[], MAX_NEW_NODES);
         if !outcome.new_nodes.is_empty() {
             return None;
         }
@@ -80,9 +85,9 @@ impl<'a> Simulation<'a> {
         let nodes: BTreeSet<NodeName> = sources.iter().map(|candidate| candidate.node.name.clone()).collect();
         let of_sources = sources.iter().flat_map(|candidate| &candidate.pods);
         let pods: Vec<Arc<Pod>> = self.beside.iter().chain(of_sources).cloned().collect();
-        let moving: BTreeSet<ObjectKey> = pods.iter().map(|pod| pod.key.clone()).collect();
+        let moving: BTreeSet<&ObjectKey> = pods.iter().map(|pod| &pod.key).collect();
         let kept: BTreeSet<&ObjectKey> = self.waiting.iter().chain(&self.beside).map(|pod| &pod.key).collect();
-        let outcome = self.schedule(&nodes, pods, max_new_nodes);
+        let outcome = self.schedule(&nodes, &pods, max_new_nodes);
         // Pods of disrupted nodes go to nodes that are ready, and none but those of these candidates to new ones.
         let is_allowed = |placement: &PodPlacement| match placement.target {
             Target::Node(_) => true,
@@ -93,12 +98,34 @@ impl<'a> Simulation<'a> {
         (is_allowed && self.is_preserved(&outcome, &moving)).then_some(outcome)
     }
 
-    /// True when the pods of these candidates find room on other nodes, however they are placed.
-    pub(super) fn finds_room_without(&self, sources: &[&Candidate<'_>]) -> bool {
-        finds_room(self.snapshot, &self.leaving, sources)
+    /// These groups of nodes, and as many others as can be disrupted together with them, in order. Where no new nodes are
+    /// allowed, their pods find room on others however they are placed.
+    pub(super) fn largest_set<'c, 'b>(
+        &self,
+        mut accepted: Vec<Vec<&'c Candidate<'b>>>,
+        groups: &[Vec<&'c Candidate<'b>>],
+        max_new_nodes: usize,
+    ) -> Vec<Vec<&'c Candidate<'b>>> {
+        let (mut next, mut size, mut simulations) = (0, FIRST_SET, 0);
+        while next < groups.len() && simulations < MAX_SET_SIMULATIONS {
+            let end = groups.len().min(next + size);
+            let tried = &groups[next..end];
+            let sources: Vec<&Candidate<'_>> = accepted.iter().chain(tried).flatten().copied().collect();
+            simulations += 1;
+            let finds_room = || max_new_nodes > 0 || finds_room(self.snapshot, &self.leaving, &sources);
+            if self.without(&sources, max_new_nodes).is_some() && finds_room() {
+                accepted.extend(tried.iter().cloned());
+                (next, size) = (end, size * 2);
+            } else if tried.len() > 1 {
+                size = tried.len() / 2;
+            } else {
+                next = end;
+            }
+        }
+        accepted
     }
 
-    fn schedule(&self, without: &BTreeSet<NodeName>, pods: Vec<Arc<Pod>>, max_new_nodes: usize) -> SchedulingResult {
+    fn schedule(&self, without: &BTreeSet<NodeName>, pods: &[Arc<Pod>], max_new_nodes: usize) -> SchedulingResult {
         let excluded_nodes: BTreeSet<NodeName> = self.leaving.union(without).cloned().collect();
         let input = Input {
             snapshot: self.snapshot,
@@ -108,11 +135,12 @@ impl<'a> Simulation<'a> {
             claim_of_pod: self.provision.claim_of_pod(),
         };
         let waiting = self.waiting.iter().cloned();
-        let all: Vec<Arc<Pod>> = waiting.chain(pods).chain(self.buffer_capacity.chunks.iter().cloned()).collect();
+        let all: Vec<Arc<Pod>> =
+            waiting.chain(pods.iter().cloned()).chain(self.buffer_capacity.chunks.iter().cloned()).collect();
         schedule(input, &all)
     }
 
-    fn is_preserved(&self, outcome: &SchedulingResult, moving: &BTreeSet<ObjectKey>) -> bool {
+    fn is_preserved(&self, outcome: &SchedulingResult, moving: &BTreeSet<&ObjectKey>) -> bool {
         let (chunks, pods): (Vec<_>, Vec<_>) = unplaced(outcome).partition(|pod| pod.is_chunk());
         pods.len() <= self.unschedulable
             && !pods.iter().any(|pod| moving.contains(&pod.key))

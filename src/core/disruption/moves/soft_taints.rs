@@ -10,7 +10,7 @@ use super::super::candidate::Candidate;
 use crate::model::cluster::pod::Taint;
 use crate::model::labels::{TAINT_DISRUPTED, TAINT_UNDERUTILIZED};
 use crate::model::names::ClaimName;
-use crate::plan::{Command, NodeUpdate, Plan};
+use crate::plan::{NodeUpdate, Plan};
 use crate::snapshot::{CommandKey, Snapshot};
 use std::collections::BTreeSet;
 
@@ -27,9 +27,7 @@ pub(super) fn soft_taint(snapshot: &Snapshot, wanted: &BTreeSet<ClaimName>, plan
     let mut writes = 0;
     let in_plan: BTreeSet<CommandKey> = plan.commands.iter().map(|planned| planned.command.key()).collect();
     for claim in snapshot.claims().values().filter(|claim| claim.is_ours() && claim.deleting_at.is_none()) {
-        let Some(node) = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id)) else {
-            continue;
-        };
+        let Some(node) = snapshot.node_of(claim) else { continue };
         let is_wanted = wanted.contains(&claim.name);
         let is_tainted = node.taints.contains(&Taint::underutilized());
         let is_busy = node.deleting_at.is_some()
@@ -40,12 +38,13 @@ pub(super) fn soft_taint(snapshot: &Snapshot, wanted: &BTreeSet<ClaimName>, plan
             continue;
         }
         writes += 1;
-        let (update, reason) = if is_wanted {
-            (NodeUpdate::TaintUnderutilized, "it may soon be deleted: new pods prefer other nodes")
+        let taint = Taint::underutilized();
+        if is_wanted {
+            let reason = "it may soon be deleted: new pods prefer other nodes";
+            plan.update_node(node, NodeUpdate::AddTaint(taint), reason);
         } else {
-            (NodeUpdate::RemoveUnderutilizedTaint, "its pods have no room on other nodes, or it must not be disrupted")
-        };
-        let (name, uid) = (node.name.clone(), node.uid.clone());
-        plan.push(Command::UpdateNode { node: name, uid, update }, reason);
+            let reason = "its pods have no room on other nodes, or it must not be disrupted";
+            plan.update_node(node, NodeUpdate::RemoveTaint(taint), reason);
+        }
     }
 }

@@ -108,19 +108,15 @@ impl World {
             Command::UpdateNode { node, update, .. } => {
                 let mut updated = Node::clone(self.snapshot.nodes().get(&node).unwrap());
                 let (taint, word) = match update {
-                    NodeUpdate::TaintDisrupted => (Taint::disrupted(), Some("taint")),
-                    NodeUpdate::RemoveDisruptedTaint => (Taint::disrupted(), Some("untaint")),
-                    NodeUpdate::TaintUnderutilized | NodeUpdate::RemoveUnderutilizedTaint => {
-                        (Taint::underutilized(), None)
-                    }
+                    NodeUpdate::AddTaint(taint) => (taint, "taint"),
+                    NodeUpdate::RemoveTaint(taint) => (taint, "untaint"),
                     other => panic!("unexpected {other:?}"),
                 };
+                assert!([Taint::disrupted(), Taint::underutilized()].contains(&taint), "{taint:?}");
                 updated.taints.retain(|other| *other != taint);
-                if matches!(update, NodeUpdate::TaintDisrupted | NodeUpdate::TaintUnderutilized) {
-                    updated.taints.push(taint);
-                }
+                updated.taints.extend((word == "taint").then(|| taint.clone()));
                 self.snapshot.put_node(updated);
-                return word.map(|word| format!("{word} {node}"));
+                return (taint == Taint::disrupted()).then(|| format!("{word} {node}"));
             }
             other => panic!("unexpected {other:?}"),
         })

@@ -182,9 +182,7 @@ impl ClaimReconciler<'_> {
     /// Taints a draining node, even without pods: until the taint is visible, kube-scheduler may bind pods to it.
     pub(super) fn begin_drain(&mut self, node: &Node) {
         if !self.is_in_progress(node) {
-            let (name, uid) = (node.name.clone(), node.uid.clone());
-            let command = Command::UpdateNode { node: name, uid, update: NodeUpdate::BeginDrain };
-            self.plan.push(command, "cordoning the node to drain it");
+            self.plan.update_node(node, NodeUpdate::BeginDrain, "cordoning the node to drain it");
         }
     }
 

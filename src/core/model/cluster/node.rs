@@ -46,6 +46,12 @@ impl Node {
         self.labels.get(key).map(|v| &**v)
     }
 
+    /// kube-scheduler may bind pods to it, as far as their tolerations allow.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.ready && !self.cordoned && self.deleting_at.is_none()
+    }
+
     /// Since when it has been ready; `None` if it is not.
     #[must_use]
     pub fn ready_from(&self) -> Option<Timestamp> {

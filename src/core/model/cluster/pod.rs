@@ -115,9 +115,7 @@ impl Taint {
         let effect = TaintEffect::PreferNoSchedule;
         Self { key: Arc::from(labels::TAINT_UNDERUTILIZED), value: Arc::from(""), effect }
     }
-}
 
-impl Taint {
     /// The taint of a node that does not run, for certain (Kubernetes' non-graceful node shutdown).
     #[must_use]
     pub fn out_of_service() -> Self {

@@ -6,6 +6,7 @@ use crate::disruption::{DisruptionMemory, disrupt};
 use crate::fixtures::{at, cluster, full_subnet, managed, offering, pod, pool, put, running, settings, shape};
 use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::Taint;
 use crate::model::names::{Namespace, ObjectName, Uid};
 use crate::plan::{ClaimDraft, ClaimUpdate, Command, NodeUpdate, Plan};
 use crate::provisioning::{ProvisionMemory, provision};
@@ -62,7 +63,7 @@ fn disrupted(snapshot: &Snapshot) -> Vec<String> {
     let word = |command: &Command| match command {
         Command::DeleteClaim { claim, category } => Some(format!("{category} {}", claim.name)),
         Command::UpdateClaim { claim, update: ClaimUpdate::Disrupted(_) } => Some(format!("replace {}", claim.name)),
-        Command::UpdateNode { update: NodeUpdate::TaintUnderutilized, .. } => None,
+        Command::UpdateNode { update: NodeUpdate::AddTaint(taint), .. } if *taint == Taint::underutilized() => None,
         other => panic!("unexpected {other:?}"),
     };
     let pass = |now| -> Plan { disrupt(snapshot, &mut memory, &ProvisionMemory::default(), &settings(), at(now), 1) };

@@ -70,7 +70,7 @@ impl ExistingNodes {
             .collect();
         let usable = |n: &&Arc<Node>| {
             let is_claimed = n.provider_id.as_ref().is_some_and(|id| initializing.contains(id) || leaving.contains(id));
-            n.ready && !n.cordoned && n.deleting_at.is_none() && !is_claimed && !input.excluded_nodes.contains(&n.name)
+            n.is_open() && !is_claimed && !input.excluded_nodes.contains(&n.name)
         };
         let nodes = snapshot.nodes().values().filter(usable);
         let mut existing_nodes: Vec<ExistingNode> =
@@ -82,7 +82,7 @@ impl ExistingNodes {
             match &existing.source {
                 LabelSource::Node(node) => drop(all.index_of_node.insert(node.name.clone(), index)),
                 LabelSource::Claim(claim, _) => {
-                    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
+                    let node = snapshot.node_of(claim);
                     all.index_of_node.extend(node.map(|node| (node.name.clone(), index)));
                     all.index_of_claim.insert(claim.name.clone(), index);
                 }
@@ -334,7 +334,7 @@ fn from_claim(
         });
     }
     let mut free = free?;
-    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
+    let node = snapshot.node_of(claim);
     if let Some(usage) = node.and_then(|n| snapshot.node_usage(&n.name)) {
         free.sub(&usage.pod_requests.minus(&usage.daemon_set_requests));
     }

@@ -160,8 +160,11 @@ impl Cluster {
             NodeUpdate::Initialize => {
                 node.labels.insert(Arc::from(labels::INITIALIZED), yes);
             }
-            NodeUpdate::TaintDisrupted => {
-                add_taints(&mut node.taints, [Taint::disrupted()]);
+            NodeUpdate::AddTaint(taint) => {
+                add_taints(&mut node.taints, [taint.clone()]);
+            }
+            NodeUpdate::RemoveTaint(removed) => {
+                node.taints.retain(|taint| taint.key != removed.key);
             }
             NodeUpdate::TaintOutOfService => {
                 self.put_out_of_service(name, self.now);
@@ -172,15 +175,6 @@ impl Cluster {
                 node.labels
                     .entry(Arc::from(labels::EXCLUDE_FROM_LOAD_BALANCERS))
                     .or_insert_with(|| Arc::from("karpenter"));
-            }
-            NodeUpdate::RemoveDisruptedTaint => {
-                node.taints.retain(|taint| *taint != Taint::disrupted());
-            }
-            NodeUpdate::TaintUnderutilized => {
-                add_taints(&mut node.taints, [Taint::underutilized()]);
-            }
-            NodeUpdate::RemoveUnderutilizedTaint => {
-                node.taints.retain(|taint| *taint != Taint::underutilized());
             }
         }
         self.put_node(node);

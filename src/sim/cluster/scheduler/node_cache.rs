@@ -23,7 +23,7 @@ pub(super) struct NodeInfo {
 impl NodeInfo {
     /// It takes new pods at all.
     pub(super) fn is_open(&self) -> bool {
-        self.node.ready && !self.node.cordoned && self.node.deleting_at.is_none()
+        self.node.is_open()
     }
 
     /// Its pods leave it these ports.

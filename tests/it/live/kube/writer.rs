@@ -197,10 +197,10 @@ async fn nodes(client: &Client, writer: &Writer) {
     for step in [
         register,
         NodeUpdate::Initialize,
-        NodeUpdate::TaintDisrupted,
-        NodeUpdate::RemoveDisruptedTaint,
-        NodeUpdate::TaintUnderutilized,
-        NodeUpdate::RemoveUnderutilizedTaint,
+        NodeUpdate::AddTaint(Taint::disrupted()),
+        NodeUpdate::RemoveTaint(Taint::disrupted()),
+        NodeUpdate::AddTaint(Taint::underutilized()),
+        NodeUpdate::RemoveTaint(Taint::underutilized()),
         NodeUpdate::BeginDrain,
         NodeUpdate::BeginDrain,
     ] {
