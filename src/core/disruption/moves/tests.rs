@@ -350,7 +350,7 @@ fn nothing_moves_while_pods_wait_for_a_node_to_be_launched() {
 fn what_may_soon_change_again_is_sat_out() {
     // How long nothing must have changed before a node with one pod of so many thousandths of a core is removed: 2 min of
     // what the pod pays; and 3 min of the replacement's price, in relation to what it saves.
-    for (cpu, is_alone, expected) in [(400, false, 25), (1_800, false, 113), (500, true, 29)] {
+    for (cpu, is_alone, expected) in [(400, false, 25), (1_800, false, 113), (500, true, 36)] {
         let mut world = World::new(if is_alone { LARGE } else { SMALL }, 1);
         world.run_pod("p", "c00", cpu);
         if !is_alone {
