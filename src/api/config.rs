@@ -107,6 +107,13 @@ pub struct Provisioning {
     /// BestEffort launches one with as many values as there are.
     #[schemars(extend("enum" = ["Strict", "BestEffort"]))]
     pub min_values_policy: Option<String>,
+    /// What each node counts beside its VM and OS disk where plans are compared, in USD per hour, for example "0.01"; absent
+    /// is 0.005. The more, the fewer and larger are the nodes.
+    #[schemars(regex(pattern = r"^\d+(\.\d{1,9})?$"))]
+    pub per_node: Option<String>,
+    /// Price of an OS disk in USD per hour, whatever its size, for example "0.02"; absent is the list price by size.
+    #[schemars(regex(pattern = r"^\d+(\.\d{1,9})?$"))]
+    pub os_disk_price: Option<String>,
 }
 
 /// How nodes join the cluster.

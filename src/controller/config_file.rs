@@ -9,6 +9,7 @@ use napkeeper_api::yaml;
 use napkeeper_azure::{AzureCloud, VmSettings};
 use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::catalog::live::PriceSheet;
+use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::names::{ArmId, Region};
 use napkeeper_core::model::settings::{ClusterIdentity, ControllerMode, MinValuesPolicy, Settings};
 use std::num::NonZeroUsize;
@@ -107,6 +108,7 @@ fn convert(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow
         cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name:?} is not an Azure cloud")));
     let mut options = node_options(cluster.network_mode);
     options.self_managed = mode == ControllerMode::Provisioner;
+    node_costs(cluster.provisioning.as_ref(), &mut options).context("provisioning")?;
     let nodes = cluster.nodes.clone();
     Ok(ClusterConfig { settings, options, nodes, sheet, cloud: cloud.transpose()? })
 }
@@ -132,6 +134,36 @@ fn provisioning(given: Option<&Provisioning>, settings: &mut Settings) -> anyhow
         Some(other) => bail!("minValuesPolicy is {other:?}: it must be Strict or BestEffort"),
     };
     Ok(())
+}
+
+/// Sets what nodes cost beside their VM.
+///
+/// # Errors
+/// When a price is not a number of USD per hour.
+fn node_costs(given: Option<&Provisioning>, options: &mut InstanceTypeOptions) -> anyhow::Result<()> {
+    let Some(Provisioning { per_node, os_disk_price, .. }) = given else { return Ok(()) };
+    let price = |field: &str, text: &Option<String>| -> anyhow::Result<Option<HourlyPrice>> {
+        text.as_deref().map(HourlyPrice::parse_usd).transpose().with_context(|| field.to_owned())
+    };
+    options.per_node = price("perNode", per_node)?.unwrap_or(options.per_node);
+    options.os_disk_price = price("osDiskPrice", os_disk_price)?.or(options.os_disk_price);
+    Ok(())
+}
+
+/// What nodes cost beside their VM in the cluster of the repository that contains a path: the one of this name, or the only
+/// one. Without either, the defaults.
+///
+/// # Errors
+/// When `napkeeper.yaml` cannot be read, has no such cluster, or a price is not a number of USD per hour.
+pub fn find_node_costs(path: Option<&Path>, name: Option<&str>) -> anyhow::Result<InstanceTypeOptions> {
+    let mut options = InstanceTypeOptions::default();
+    let Some(file) = path.filter(|path| *path != Path::new("-")).and_then(config::find) else { return Ok(options) };
+    let (shown, config) = (file.display().to_string(), read(&file)?);
+    if name.is_some() || config.clusters.len() == 1 {
+        let cluster = select_cluster(&shown, &config, name)?;
+        node_costs(cluster.provisioning.as_ref(), &mut options).with_context(|| format!("{shown}: provisioning"))?;
+    }
+    Ok(options)
 }
 
 /// Most pods of a node whose class does not say it, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`:
@@ -233,10 +265,28 @@ clusters:
             ("    batchMax: 1h\n", "the maximum is 10m"),
             ("    batchIdle: soon\n", "batchIdle: \"soon\""),
             ("    minValuesPolicy: Lax\n", "must be Strict or BestEffort"),
+            ("    perNode: \"-1\"\n", "perNode: amount \"-1\": must be a decimal number of USD"),
+            ("    osDiskPrice: free\n", "osDiskPrice: amount \"free\""),
         ] {
             let error = format!("{:#}", read(wrong).unwrap_err());
             assert!(error.contains(message), "{wrong}: {error}");
         }
+    }
+
+    #[test]
+    fn what_nodes_cost_beside_their_vm_is_as_the_file_says() {
+        let options = |text: &str| read_text(text, None, ControllerMode::Companion).unwrap().options;
+        let given = options(&with("    perNode: \"0.02\"\n    osDiskPrice: \"0.0135\"\n"));
+        assert_eq!(given.per_node.nanos(), 20_000_000);
+        assert_eq!(given.os_disk_price.map(HourlyPrice::nanos), Some(13_500_000));
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("napkeeper.yaml"), with("    perNode: \"0.02\"\n")).unwrap();
+        let found = |name| find_node_costs(Some(folder.path()), name).map(|options| options.per_node.nanos());
+        assert_eq!((found(None).unwrap(), found(Some("prod")).unwrap()), (20_000_000, 20_000_000));
+        assert!(found(Some("dev")).is_err());
+        let absent = options(GOOD);
+        assert_eq!(absent.per_node, InstanceTypeOptions::DEFAULT_PER_NODE);
+        assert_eq!(absent.os_disk_price, None);
     }
 
     fn read_text(text: &str, name: Option<&str>, mode: ControllerMode) -> anyhow::Result<ClusterConfig> {

@@ -239,13 +239,15 @@ pub(crate) fn node(name: &str, zone_number: u8, cores: i64) -> Node {
     }
 }
 
-/// An offering at the price of the catalogue.
+/// An offering at the price of the catalogue, with its OS disk.
 pub(crate) fn offering(size: &str, zone_number: u8, capacity_type: CapacityType) -> PlannedOffering {
     let instance = TYPES.iter().find(|t| t.facts.name.as_str() == size).unwrap();
     let key = OfferingKey { size: VmSize::new(size).unwrap(), zone: zone(zone_number), capacity_type };
-    let price = |of| instance.offerings.iter().find(|o| o.zone == key.zone && o.capacity_type == of).map(|o| o.price);
-    let is_reserved = capacity_type == CapacityType::Reserved;
-    let price = if is_reserved { price(CapacityType::OnDemand).map(reserved_price) } else { price(capacity_type) };
+    let found = |of| instance.offerings.iter().find(|o| o.zone == key.zone && o.capacity_type == of);
+    let price = match capacity_type {
+        CapacityType::Reserved => found(CapacityType::OnDemand).map(|offering| reserved_price(offering.price)),
+        _ => found(capacity_type).map(|offering| instance.node_price(offering)),
+    };
     PlannedOffering { price: price.unwrap_or_default(), key }
 }
 

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use input::{Input, InputArgs};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::types::duration::parse_with_days;
-use napkeeper_core::catalog::Catalog;
+use napkeeper_core::catalog::{Catalog, InstanceTypeOptions};
 use napkeeper_sim::autoscaler::{self, Baseline};
 use napkeeper_sim::scenario::{LONGEST, Scenario};
 use napkeeper_sim::world::{Violation, World};
@@ -56,7 +56,8 @@ pub(super) struct Args {
     /// docs/facts.md.
     #[arg(long, value_name = "FILE")]
     price_sheet: Option<PathBuf>,
-    /// Cluster in that napkeeper.yaml whose price sheet is used; required if it has several price sheets.
+    /// Cluster in that napkeeper.yaml whose price sheet and costs of nodes are used; required if it has several price
+    /// sheets.
     #[arg(long, value_name = "NAME", requires = "path", conflicts_with = "price_sheet")]
     cluster: Option<String>,
     /// Also explain why VM sizes were chosen, and why pods are pending at the end.
@@ -94,7 +95,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     };
     let input_args = InputArgs { path: args.path.as_deref(), scenario: args.scenario.as_deref(), catalog: &catalog };
     let Some(input) = input::read(input_args, change, &mut anstream::stderr())? else { return Ok(Outcome::Incomplete) };
-    let report = Report { own_prices, ..simulate(&input, &catalog, args.verbose)? };
+    let options = napkeeper_controller::config_file::find_node_costs(args.path.as_deref(), args.cluster.as_deref())?;
+    let report = Report { own_prices, ..simulate(&input, &catalog, options, args.verbose)? };
     output::print(args.output, &report)?;
     let Some(violation) = &report.violation else { return Ok(Outcome::Fine) };
     output::error(&format!(
@@ -140,11 +142,17 @@ struct Report<'i> {
     took: Duration,
 }
 
-fn simulate<'i>(input: &'i Input, catalog: &Catalog, verbose: bool) -> anyhow::Result<Report<'i>> {
+fn simulate<'i>(
+    input: &'i Input,
+    catalog: &Catalog,
+    options: InstanceTypeOptions,
+    verbose: bool,
+) -> anyhow::Result<Report<'i>> {
     let began = Instant::now();
     let setup = input.scenario.setup(input.manifests.clone());
     let baseline = autoscaler::run(catalog, &setup, input.scenario.duration)?;
     let mut world = World::new(catalog, setup)?;
+    world.set_node_options(options);
     if verbose {
         world.record_launch_reasons();
     }

@@ -25,7 +25,7 @@ pub(super) fn write(out: &mut dyn Write, world: &World) -> io::Result<()> {
         let (whole, tenth) = (above / 10, above % 10);
         writeln!(
             out,
-            "  {}/h in total, {whole}.{tenth} % above the lower bound (fractions of VM sizes)",
+            "  {}/h in total (VMs and OS disks), {whole}.{tenth} % above the lower bound (fractions of VM sizes)",
             planned.price
         )?;
     }

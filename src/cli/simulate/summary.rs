@@ -78,7 +78,11 @@ fn waiting(world: &World) -> usize {
 
 fn cost(out: &mut dyn Write, s: &Summary) -> io::Result<()> {
     let saved = saving(s.cost, s.cost_on_demand);
-    writeln!(out, "{BOLD}cost{BOLD:#}         {}; same VMs on-demand: {} ({saved})", s.cost, s.cost_on_demand)
+    writeln!(
+        out,
+        "{BOLD}cost{BOLD:#}         {}; same VMs on-demand: {} ({saved}); VMs and OS disks",
+        s.cost, s.cost_on_demand
+    )
 }
 
 /// Compares with cluster-autoscaler on the same load, and names its policy.

@@ -46,7 +46,7 @@ fn shipped(name: &str) -> String {
 fn the_quickstart_has_its_events_and_is_reproducible() {
     let catalog = catalog();
     let input = quickstart(&catalog);
-    let report = simulate(&input, &catalog, false).unwrap();
+    let report = simulate(&input, &catalog, InstanceTypeOptions::default(), false).unwrap();
     assert_eq!(report.violation, None);
     let printed = text(&report);
     for words in [
@@ -56,7 +56,7 @@ fn the_quickstart_has_its_events_and_is_reproducible() {
         " is empty (only DaemonSet pods)",
         "family_quota: ",
         "deleting the NIC of the failed launch of gpu-",
-        "Standard_NC4as_T4_v3 westeurope-1 on-demand at $0.6580/h",
+        "Standard_NC4as_T4_v3 westeurope-1 on-demand at $0.6850/h",
         "collected  aks-general-purpose-gone0-nic ",
         "collected  pvc-scratch ",
         "kept       bastion ",
@@ -69,7 +69,7 @@ fn the_quickstart_has_its_events_and_is_reproducible() {
     ] {
         assert!(printed.contains(words), "{words:?} is not in\n{printed}");
     }
-    let again = simulate(&input, &catalog, false).unwrap();
+    let again = simulate(&input, &catalog, InstanceTypeOptions::default(), false).unwrap();
     assert_eq!(printed, text(&again));
     let json = |report: &Report<'_>| {
         let mut value = report.to_json().unwrap();
@@ -89,7 +89,9 @@ fn another_seed_is_another_run() {
     };
     let other = input::read(args, change, &mut Vec::new()).unwrap().unwrap();
     let first = quickstart(&catalog);
-    let start = |input: &Input| simulate(input, &catalog, false).unwrap().world.timeline().first().cloned();
+    let start = |input: &Input| {
+        simulate(input, &catalog, InstanceTypeOptions::default(), false).unwrap().world.timeline().first().cloned()
+    };
     assert_ne!(start(&other), start(&first));
 }
 

@@ -1,6 +1,7 @@
 //! Catalogue of VM sizes: regions, zones, capacity and prices.
 
 mod capacity;
+mod disk;
 mod embedded;
 mod instance_types;
 pub mod live;
@@ -14,9 +15,10 @@ pub use crate::model::cluster::offering::{
     reserved_price,
 };
 pub use capacity::{capacity, overhead};
+pub use disk::{OsDiskPlacement, OsDiskStorage, managed_disk_price, os_disk_price};
 pub use embedded::{Catalog, CatalogError, Month, UnknownRegion};
 pub use instance_types::instance_type::{
-    Arch, EphemeralDisk, EphemeralDiskPlacement, Gpu, InstanceType, InstanceTypes, SizeFacts,
+    Arch, EphemeralDisk, EphemeralDiskPlacement, Gpu, InstanceType, InstanceTypes, NodeCosts, SizeFacts,
 };
 pub use instance_types::{InstanceTypeOptions, ReservedZones, instance_types, node_labels, with_reserved};
 pub use region::offerings::{RegionOfferings, RegionOfferingsIndex};

@@ -24,8 +24,10 @@ pub(super) struct Candidate<'a> {
     pub(super) pool: &'a Arc<NodePool>,
     /// Pods that would have to move.
     pub(super) pods: Vec<Arc<Pod>>,
-    /// Its price.
+    /// Its price, with its OS disk.
     pub(super) price: HourlyPrice,
+    /// What it counts beside its price.
+    pub(super) per_node: HourlyPrice,
     /// Its capacity type.
     pub(super) capacity_type: CapacityType,
     /// From when it may be disrupted by `consolidateAfter`.
@@ -105,10 +107,24 @@ impl<'a> CandidateFilter<'a, '_> {
         let offering = &claim.intent.as_ref()?.offering;
         // With current overlays, as for its replacement: otherwise the same offering may look cheaper than itself.
         let price = overlaid.price(&pool.name, &offering.key).unwrap_or(offering.price);
+        let mut types = snapshot.instance_types.get(&claim.spec.class).into_iter().flat_map(|types| types.iter());
+        let instance = types.find(|instance| instance.facts.name == offering.key.size);
+        let per_node = instance.map_or(HourlyPrice::ZERO, |instance| instance.costs.per_node);
         let capacity_type = offering.key.capacity_type;
         let used_permille = used_permille(snapshot, node);
         let quiet_for = self.quiet_for(&pool.name, quiet_since);
-        Some(Candidate { claim, node, pool, pods, price, capacity_type, eligible_at, quiet_for, used_permille })
+        Some(Candidate {
+            claim,
+            node,
+            pool,
+            pods,
+            price,
+            per_node,
+            capacity_type,
+            eligible_at,
+            quiet_for,
+            used_permille,
+        })
     }
 
     /// For how long nothing has changed. A node that its pool has launched meanwhile shows that capacity is needed again soon:

@@ -298,6 +298,7 @@ impl IncrementalScheduler {
             disks: 0,
             min_values: Arc::from([]),
             version: 0,
+            holds_any: false,
             is_closed: false,
         };
         let offerings = planned_offerings(open_nodes, &open, &[]);

@@ -11,6 +11,7 @@ use crate::model::names::ObjectKey;
 use crate::scheduling::explain::{Explanations, explanations, unschedulable};
 use crate::scheduling::nodes::planned_offerings;
 use crate::scheduling::nodes::simulation_state::{RejectedPod, SchedulingState, Solution};
+use crate::scheduling::packing::binding_order::plan_for_binding;
 use crate::scheduling::packing::greedy::open_greedily;
 use crate::scheduling::packing::lower_bound;
 use crate::scheduling::packing::repack::repack;
@@ -145,7 +146,8 @@ impl SchedulingState {
                 break;
             }
         }
-        if repack(self) && !left.is_empty() {
+        let repacked = repack(self);
+        if (plan_for_binding(self) || repacked) && !left.is_empty() {
             // Cheaper nodes may have freed capacity below a limit.
             left = self.place_round(left);
         }

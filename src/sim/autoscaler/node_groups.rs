@@ -35,7 +35,10 @@ pub(super) struct NodeGroup {
     pub(super) facts: Arc<SizeFacts>,
     /// Its size, zone and capacity type.
     pub(super) offering: OfferingKey,
+    /// The price of its VMs, by which it is chosen.
     pub(super) price: HourlyPrice,
+    /// The price of the OS disk of each.
+    pub(super) os_disk: HourlyPrice,
     /// What its VMs would cost on demand.
     pub(super) on_demand: HourlyPrice,
     /// A template node, with a placeholder name and VM.
@@ -76,12 +79,10 @@ pub(super) fn node_groups(
     start: &WorldSetup,
     resource_group: &ArmId,
 ) -> Result<Vec<NodeGroup>, SetupError> {
-    let types: BTreeMap<_, _> = start
-        .manifests
-        .classes
-        .iter()
-        .map(|class| (&class.name, instance_types(region, class, &InstanceTypeOptions::default())))
-        .collect();
+    // Agent pools of AKS have ephemeral OS disks by default, where the size has room for them.
+    let options = InstanceTypeOptions::default().with_ephemeral_os_disks();
+    let types: BTreeMap<_, _> =
+        start.manifests.classes.iter().map(|class| (&class.name, instance_types(region, class, &options))).collect();
     let pools: Vec<(&NodePool, &[Arc<InstanceType>])> =
         start.manifests.pools.iter().filter_map(|pool| Some((pool, types.get(&pool.class)?.as_slice()))).collect();
     let spot = pools.iter().any(|(p, _)| p.requirements.allows(labels::CAPACITY_TYPE, Some("spot")));
@@ -181,6 +182,7 @@ fn group(
             capacity_type: offering.capacity_type,
         },
         price: offering.price,
+        os_disk: instance.costs.os_disk,
         on_demand: on_demand(instance).unwrap_or(offering.price),
         template: NewNode {
             name: NodeName::new(node)?,

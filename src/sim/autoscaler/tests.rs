@@ -2,7 +2,7 @@ use super::*;
 use crate::workload::{BudgetLimit, DiskRequest, PodBudget, PodTemplate, Workload, WorkloadKind};
 use crate::world::Manifests;
 use crate::world::ShortageSpec;
-use napkeeper_core::catalog::{Arch, CapacityType, OfferedSize, SizeName};
+use napkeeper_core::catalog::{Arch, CapacityType, OfferedSize, SizeName, managed_disk_price};
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::node::Node;
@@ -145,7 +145,8 @@ fn spot_price_of_four_cores() -> HourlyPrice {
 fn one_pod_costs_one_spot_node_from_the_start_of_its_vm() {
     let start = start(vec![("one", deployment(shape("one", 1000), 1))]);
     let (one, two) = (run(&catalog(), &start, hours(1)).unwrap(), run(&catalog(), &start, hours(2)).unwrap());
-    let price = spot_price_of_four_cores();
+    // The size has no local disk that would hold the OS disk.
+    let price = spot_price_of_four_cores() + managed_disk_price("Premium_LRS", 128);
     let hour = price.over(hours(1)).nanos();
     // A span of time that is cut in two is rounded twice.
     assert!((two.cost.nanos() - one.cost.nanos() - hour).abs() <= 10, "{one:?} {two:?}");

@@ -140,8 +140,8 @@ impl Autoscaler {
             incarnation: name.text(),
             pool: Arc::clone(&group.name),
             offering: &group.offering,
-            price: group.price,
-            on_demand: group.on_demand,
+            price: group.price + group.os_disk,
+            on_demand: group.on_demand + group.os_disk,
         });
         let timings = ClusterTimings::default();
         let joins = timings.node_joins.of(self.seed, "join", name.as_str());

@@ -64,6 +64,8 @@ pub enum CloudEvent {
         offering: OfferingKey,
         /// Its price; free where the price sheet does not know it.
         price: HourlyPrice,
+        /// The price of its OS disk.
+        os_disk: HourlyPrice,
     },
     /// A VM was shut down by another client.
     VmStopped {

@@ -25,6 +25,7 @@ pub(super) struct NodeClaim {
     pub(super) pool: NodePoolName,
     pub(super) instance: Arc<InstanceType>,
     pub(super) offering: OfferingKey,
+    /// Of the VM, and of its OS disk, which is ephemeral where it fits.
     pub(super) price: HourlyPrice,
     on_demand: HourlyPrice,
     /// What its kubelet will announce.
@@ -177,6 +178,7 @@ impl Karpenter {
         }
         let lacks = self.faults.lacks_capacity(&key, self.now);
         let on_demand = instance.offerings.iter().find(|o| o.capacity_type == CapacityType::OnDemand);
+        let os_disk = instance.costs.os_disk;
         let vm = self.resource_group.resource("Microsoft.Compute/virtualMachines", name.as_str());
         let node = NewNode {
             name: name.clone(),
@@ -189,8 +191,8 @@ impl Karpenter {
         Some(NodeClaim {
             pool: pool.name.clone(),
             offering: key,
-            price: offering.price,
-            on_demand: on_demand.map_or(offering.price, |o| o.price),
+            price: offering.price + os_disk,
+            on_demand: on_demand.map_or(offering.price, |o| o.price) + os_disk,
             instance,
             node,
             startup_taints: pool.startup_taints.clone(),

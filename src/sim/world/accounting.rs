@@ -62,9 +62,9 @@ pub(crate) struct NewVm<'a> {
     pub(crate) pool: Arc<str>,
     /// What it was launched as.
     pub(crate) offering: &'a OfferingKey,
-    /// What it costs.
+    /// What it costs, with its OS disk.
     pub(crate) price: HourlyPrice,
-    /// What it would cost on demand.
+    /// What it would cost on demand, with its OS disk.
     pub(crate) on_demand: HourlyPrice,
 }
 
@@ -96,7 +96,7 @@ pub struct Summary {
     pub cpu_utilisation_percent: i64,
     /// Sum of the times that pods waited for a node, in pod-minutes.
     pub pod_wait_minutes: i64,
-    /// Cost in nano-USD.
+    /// Cost of VMs and OS disks in nano-USD.
     pub cost: Money,
     /// The cost of the same VMs at the full price, in nano-USD.
     pub cost_on_demand: Money,
@@ -112,7 +112,7 @@ pub struct Summary {
     pub disruption: DisruptionFigures,
     /// Nodes and cost by NodePool or node group.
     pub pools: BTreeMap<Arc<str>, PoolFigures>,
-    /// The price per hour of all running VMs over time.
+    /// The price per hour of all running VMs and their OS disks over time.
     #[serde(skip)]
     pub prices: PriceSeries,
 }

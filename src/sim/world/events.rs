@@ -27,8 +27,9 @@ impl World {
 
     fn cloud_event(&mut self, event: CloudEvent) {
         match event {
-            CloudEvent::VmRunning { at, vm, incarnation, claim, kubelet, offering, price } => {
-                let on_demand = self.catalog.size(&offering.size).and_then(|s| s.on_demand).unwrap_or(price);
+            CloudEvent::VmRunning { at, vm, incarnation, claim, kubelet, offering, price, os_disk } => {
+                let on_demand = self.catalog.size(&offering.size).and_then(|s| s.on_demand).unwrap_or(price) + os_disk;
+                let price = price + os_disk;
                 if let Some(claim) = claim {
                     let pool = self.cluster.state().claims().get(&claim).and_then(|claim| claim.spec.pool.clone());
                     let pool = pool.map_or_else(|| Arc::from(""), |pool| pool.text());

@@ -30,7 +30,7 @@ use controller::{LaunchReasons, SimulatedController};
 use invariants::GroundTruth;
 pub use invariants::Violation;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::catalog::RegionCatalog;
+use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::model::azure::cloud::CloudResource;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
 pub use orphan_summary::{CollectedOrphan, OrphanSummary, RetainedResource};
@@ -111,6 +111,11 @@ impl World {
     /// Bills nodes launched from now on by AKS's extension.
     pub fn set_billing(&mut self, billing: bool) {
         self.settings.billing_extension = billing;
+    }
+
+    /// Sets what nodes count beside their VM, before anything is planned.
+    pub fn set_node_options(&mut self, options: InstanceTypeOptions) {
+        self.controller.options = options;
     }
 
     /// Runs the controller beside managed NAP, or instead of it.

@@ -136,16 +136,16 @@ impl Prices {
         let manifests = &world.setup.manifests;
         let mut daemons = Resources::default();
         manifests.daemon_sets.iter().for_each(|(_, template)| daemons.add(&template.shape.requests));
-        let types = manifests
-            .classes
-            .first()
-            .map_or_else(Vec::new, |class| instance_types(region, class, &InstanceTypeOptions::default()));
+        // No policy pays less for an OS disk.
+        let options = InstanceTypeOptions::default().with_ephemeral_os_disks();
+        let types = manifests.classes.first().map_or_else(Vec::new, |class| instance_types(region, class, &options));
         let mut rows = Vec::new();
         let mut per_gpu = f64::INFINITY;
         for pool in &manifests.pools {
             for instance in &types {
                 let allowed = |o: &&Offering| pool.requirements.satisfied_by(&node_labels(instance, o));
-                let Some(cheapest) = instance.offerings.iter().filter(allowed).map(|o| o.price.nanos()).min() else {
+                let vm = instance.offerings.iter().filter(allowed).map(|o| o.price).min();
+                let Some(cheapest) = vm.map(|price| (price + instance.costs.os_disk).nanos()) else {
                     continue;
                 };
                 let (price, room) = (cheapest as f64 / 1e9, amounts(&instance.allocatable.minus(&daemons)));

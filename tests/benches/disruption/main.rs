@@ -4,7 +4,8 @@
 //! `cargo bench -p napkeeper-tests --bench disruption` runs the seeds 1 and 2 of each family. `-- --seeds train` runs the seeds 1
 //! to 15, by which policies may be tuned, `--seeds kept` the seeds 16 to 20, which are kept for final figures, and
 //! `--seeds 1,4` these. `--family NAME` and `--policy NAME`, which may be repeated, and `--days N` run less. `--json FILE`
-//! writes the figures of every run. Worlds run in parallel, one on each core.
+//! writes the figures of every run. Worlds run in parallel, one on each core. `--waiting 2000,5000` measures only what is
+//! launched for so many pods that wait at the start (`waiting`).
 //!
 //! Figures are those of `napkeeper_sim::measures`; the regret is the cost above that of VMs bought in fractions (`bound`).
 
@@ -14,6 +15,7 @@ mod bound;
 mod families;
 mod figures;
 mod policy;
+mod waiting;
 mod world;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -37,6 +39,8 @@ struct Args {
     policies: Vec<Policy>,
     days: i64,
     json: Option<PathBuf>,
+    /// Numbers of pods that wait at the start; then nothing else is measured.
+    waiting: Vec<usize>,
 }
 
 fn main() -> Result<()> {
@@ -47,6 +51,9 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let args = Args::read(&words)?;
+    if !args.waiting.is_empty() {
+        return waiting::measure(&Catalog::embedded()?, &args.waiting, &args.seeds);
+    }
     let begun = Instant::now();
     let (runs, failures) = run_all(&args)?;
     let names: Vec<_> = args.policies.iter().map(|policy| policy.name).collect();
@@ -63,7 +70,14 @@ fn main() -> Result<()> {
 
 impl Args {
     fn read(words: &[String]) -> Result<Self> {
-        let mut args = Self { seeds: vec![1, 2], families: Vec::new(), policies: Vec::new(), days: 3, json: None };
+        let mut args = Self {
+            seeds: vec![1, 2],
+            families: Vec::new(),
+            policies: Vec::new(),
+            days: 3,
+            json: None,
+            waiting: Vec::new(),
+        };
         for pair in words.chunks(2) {
             let [flag, value] = pair else { bail!("{:?} has no value", pair.concat()) };
             match flag.as_str() {
@@ -72,7 +86,8 @@ impl Args {
                 "--policy" => args.policies.push(*named(policy::ALL, value, |policy| policy.name)?),
                 "--days" => args.days = value.parse().with_context(|| format!("{value:?} is no number of days"))?,
                 "--json" => args.json = Some(PathBuf::from(value)),
-                _ => bail!("{flag:?}: say --seeds, --family, --policy, --days or --json"),
+                "--waiting" => args.waiting = numbers(value)?,
+                _ => bail!("{flag:?}: say --seeds, --family, --policy, --days, --json or --waiting"),
             }
         }
         if args.families.is_empty() {
@@ -89,11 +104,13 @@ fn seeds(text: &str) -> Result<Vec<u64>> {
     match text {
         "train" => Ok(TRAIN.collect()),
         "kept" => Ok(KEPT.collect()),
-        list => {
-            let seed = |word: &str| word.parse().with_context(|| format!("{word:?}: say train, kept or numbers"));
-            list.split(',').map(seed).collect()
-        }
+        list => numbers(list),
     }
+}
+
+fn numbers<T: std::str::FromStr>(list: &str) -> Result<Vec<T>> {
+    let number = |word: &str| word.parse().ok().with_context(|| format!("{word:?} is no number"));
+    list.split(',').map(number).collect()
 }
 
 fn named<'a, T>(all: &'a [T], name: &str, name_of: impl Fn(&T) -> &'static str) -> Result<&'a T> {

@@ -6,7 +6,9 @@
 use crate::workload::Work;
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Node as WireNode;
-use napkeeper_core::catalog::{Arch, CapacityType, InstanceType, Offering, OfferingKey, SizeFacts, node_labels};
+use napkeeper_core::catalog::{
+    Arch, CapacityType, InstanceType, NodeCosts, Offering, OfferingKey, SizeFacts, node_labels,
+};
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::node::Node;
@@ -249,5 +251,7 @@ fn instance(size: usize) -> Result<InstanceType> {
         allocatable: room(size),
         capacity,
         offerings: WAYS.into_iter().map(offering).collect::<Result<_>>()?,
+        // As in Karpenter's benchmark, a node costs what its VM costs.
+        costs: NodeCosts::default(),
     })
 }

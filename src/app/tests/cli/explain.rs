@@ -373,7 +373,7 @@ fn prices_include_node_overlays() {
     let file = saved(folder.path(), vec![general(), overlay, pod("web-0", "1", json!({}))]);
     let output = explain(&["web-0", "-n", "shop", "--from", file.to_str().unwrap()]);
     assert!(
-        stdout(&output).contains("Standard_D4s_v5") && stdout(&output).contains("$0.0123/h"),
+        stdout(&output).contains("Standard_D4s_v5") && stdout(&output).contains("$0.0393/h (VM and OS disk)"),
         "{}",
         stdout(&output)
     );

@@ -105,7 +105,7 @@ fn new_nodes(out: &mut dyn Write, nodes: &NewNodesSummary) -> io::Result<()> {
         ..
     } = nodes;
     let new = if *node_count == 1 { "new node".to_owned() } else { format!("{node_count} new nodes") };
-    row(out, "node", &format!("{new} in NodePool {pool}: {} at {}/h", best.key, best.price))?;
+    row(out, "node", &format!("{new} in NodePool {pool}: {} at {}/h (VM and OS disk)", best.key, best.price))?;
     let first = if *node_count == 1 { "" } else { " on the first node" };
     let pods = plural(own + others, "pod");
     let reason = match size.fitting {

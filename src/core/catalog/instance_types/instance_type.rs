@@ -1,6 +1,7 @@
 //! Instance types: a VM size as a node of one AKSNodeClass would be.
 
-use crate::catalog::Offering;
+use crate::catalog::{CapacityType, Offering};
+use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
 use crate::model::names::VmSize;
 use crate::model::requirements::Requirements;
@@ -124,8 +125,31 @@ pub struct InstanceType {
     pub capacity: Resources,
     /// Capacity that is allocatable to pods.
     pub allocatable: Resources,
-    /// Its offerings, cheapest first.
+    /// Its offerings, cheapest first. Their prices are those of the VM alone.
     pub offerings: Vec<Offering>,
+    /// What a node costs beside its VM.
+    pub costs: NodeCosts,
+}
+
+/// What a node costs beside its VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeCosts {
+    /// The price of its OS disk.
+    pub os_disk: HourlyPrice,
+    /// What each node counts beside its bill where plans are compared (`provisioning.perNode`).
+    pub per_node: HourlyPrice,
+}
+
+impl InstanceType {
+    /// The price of a node of an offering: VM and OS disk. Reserved capacity is used before anything else, whatever its
+    /// OS disk costs, so its price is that of the offering ([`reserved_price`](crate::catalog::reserved_price)).
+    #[must_use]
+    pub fn node_price(&self, offering: &Offering) -> HourlyPrice {
+        match offering.capacity_type {
+            CapacityType::Reserved => offering.price,
+            CapacityType::Spot | CapacityType::OnDemand => offering.price + self.costs.os_disk,
+        }
+    }
 }
 
 /// The instance types of a class, by name; shared by all users.

@@ -4,9 +4,10 @@ pub(in crate::catalog) mod instance_type;
 
 use crate::catalog::selection::exclusion::is_azure_linux;
 use crate::catalog::{
-    CapacityType, InstanceType, OFFERED, OfferedSize, Offering, RegionCatalog, SizeFacts, SizeName, capacity,
-    exclusion_reason, offered, overhead, reserved_price,
+    CapacityType, InstanceType, NodeCosts, OFFERED, OfferedSize, Offering, OsDiskPlacement, RegionCatalog, SizeFacts,
+    SizeName, capacity, exclusion_reason, offered, os_disk_price, overhead, reserved_price,
 };
+use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::pod::Labels;
 use crate::model::cluster::pool::NodeClass;
 use crate::model::labels;
@@ -24,12 +25,44 @@ pub struct InstanceTypeOptions {
     /// Nodes are launched by napkeeper itself: a class that sets unsupported fields has no sizes, so that none is
     /// silently ignored.
     pub self_managed: bool,
+    /// What each node counts beside its bill where plans are compared.
+    pub per_node: HourlyPrice,
+    /// Which OS disks nodes have.
+    pub os_disks: OsDiskPlacement,
+    /// The price of a managed OS disk, whatever its size; `None` is the list price.
+    pub os_disk_price: Option<HourlyPrice>,
+}
+
+impl InstanceTypeOptions {
+    /// Default of [`Self::per_node`]: half a cent per hour, the list price of a public IPv4 address of the Standard SKU
+    /// (`Standard IPv4 Static Public IP`, $3.65 per 730 h). DaemonSets are not in it: their requests are subtracted from
+    /// what each node holds.
+    pub const DEFAULT_PER_NODE: HourlyPrice = HourlyPrice::from_nanos(5_000_000);
+
+    /// The same for nodes whose OS disk is ephemeral where it fits.
+    #[must_use]
+    pub fn with_ephemeral_os_disks(self) -> Self {
+        Self { os_disks: OsDiskPlacement::EphemeralWhereItFits, ..self }
+    }
+
+    /// What a node of a size costs beside its VM, for an `osDiskSizeGB` of `gib`.
+    fn node_costs(&self, facts: &SizeFacts, gib: u32) -> NodeCosts {
+        let list_price = os_disk_price(facts, gib, self.os_disks);
+        let own = self.os_disk_price.filter(|_| list_price > HourlyPrice::ZERO);
+        NodeCosts { os_disk: own.unwrap_or(list_price), per_node: self.per_node }
+    }
 }
 
 impl Default for InstanceTypeOptions {
     /// Overlay networking, as Node Auto-Provisioning has it.
     fn default() -> Self {
-        Self { default_max_pods: 250, self_managed: false }
+        Self {
+            default_max_pods: 250,
+            self_managed: false,
+            per_node: Self::DEFAULT_PER_NODE,
+            os_disks: OsDiskPlacement::Managed,
+            os_disk_price: None,
+        }
     }
 }
 
@@ -55,12 +88,14 @@ pub fn instance_types(
         .map(|size| {
             let offerings = offerings(size);
             let capacity = capacity(&size.facts, class.os_disk_gb, max_pods);
+            let costs = options.node_costs(&size.facts, class.os_disk_gb);
             Arc::new(InstanceType {
                 requirements: requirements(&size.facts, &offerings, &region.region, class),
                 allocatable: capacity.minus(&overhead(&size.facts)),
                 capacity,
                 offerings,
                 facts: Arc::clone(&size.facts),
+                costs,
             })
         })
         .collect()

@@ -74,6 +74,13 @@ impl Component<'_, '_> {
         self.old_price() - self.new_price()
     }
 
+    /// The same with what each node counts beside its price, which is one setting of the cluster; in nano-USD per hour.
+    fn compared_saving(&self) -> i64 {
+        let per_node = self.sources.first().map_or(HourlyPrice::ZERO, |source| source.per_node);
+        let fewer = self.sources.len() as i64 - self.new_nodes.len() as i64;
+        (self.saving() + per_node * fewer).nanos()
+    }
+
     fn old_price(&self) -> HourlyPrice {
         self.sources.iter().map(|source| source.price).sum()
     }
@@ -122,7 +129,7 @@ impl Component<'_, '_> {
     /// best decision is paid, as with any rule for when to buy instead of rent (Karlin et al., 1988).
     pub(super) fn pays_back(&self) -> bool {
         let quiet_for = self.sources.iter().map(|source| source.quiet_for).min().unwrap_or_default();
-        let saved = i128::from(self.saving().nanos()) * quiet_for.min(LONGEST_LIFE).as_nanos();
+        let saved = i128::from(self.compared_saving()) * quiet_for.min(LONGEST_LIFE).as_nanos();
         let paid_twice = i128::from(self.new_price().nanos()) * DOUBLE_RUNNING.as_nanos();
         let used: i128 = self.sources.iter().map(|source| source.used_price()).sum();
         saved >= paid_twice + used * EVICTION_WORTH.as_nanos()

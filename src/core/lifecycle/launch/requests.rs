@@ -1,6 +1,7 @@
 //! Requests of a launch.
 
 use super::{LaunchScript, State};
+use crate::catalog::OsDiskStorage;
 use crate::model::cluster::claim::PlannedOffering;
 use crate::model::errors::{CloudError, OperationId};
 use crate::plan::{CloudRequest, Effect, NicSpec, Step, VmSpec};
@@ -36,7 +37,7 @@ impl LaunchScript {
 
     pub(super) fn put_vm(&mut self) -> Step {
         let Some(offering) = self.progress.current_offering() else { return self.finish() };
-        let launch = &self.progress.launch;
+        let (launch, instance) = (&self.progress.launch, self.progress.instance_type(&offering.key.size));
         let vm = VmSpec {
             id: self.ids.vm.clone(),
             offering: offering.key.clone(),
@@ -46,7 +47,7 @@ impl LaunchScript {
             tags: launch.tags.clone(),
             claim: launch.claim.name.clone(),
             kubelet: self.progress.kubelet_spec(),
-            premium_disk: self.progress.instance_type(&offering.key.size).is_some_and(|t| t.facts.premium_io),
+            premium_disk: instance.is_some_and(|t| OsDiskStorage::of(&t.facts) == OsDiskStorage::Premium),
             security: launch.security,
             capacity_reservation_group: self.progress.reservation().cloned(),
             create_only: true,

@@ -1,7 +1,8 @@
 //! The hourly cost of an orphaned resource.
 
+use crate::catalog::managed_disk_price;
 use crate::model::amounts::money::HourlyPrice;
-use crate::model::azure::cloud::{CloudResource, Disk, ResourceDetail, Vm};
+use crate::model::azure::cloud::{CloudResource, ResourceDetail, Vm};
 use crate::snapshot::Snapshot;
 
 /// Where the prices of VMs come from.
@@ -25,35 +26,13 @@ impl VmPrices for Snapshot {
     }
 }
 
-/// Nano-USD per GiB and hour by storage type: Azure's list price (US, 2026) of the 128 GiB tier over 730 h. Tiers step
-/// in powers of two, so this is an estimate; it ranks findings and sums their cost.
-const DISK_PRICES: [(&str, i64); 5] = [
-    ("premiumv2", 110_800),
-    ("premium", 210_900),
-    ("standardssd", 102_700),
-    ("standard", 63_000),
-    ("ultrassd", 164_200),
-];
-
 /// The price of a resource: a VM by its offering, a disk by its size and storage type, a NIC is free.
 pub(in crate::orphans) fn price(resource: &CloudResource, prices: &dyn VmPrices) -> HourlyPrice {
     match &resource.detail {
         ResourceDetail::Vm(vm) => prices.vm(resource, vm).unwrap_or(HourlyPrice::ZERO),
-        ResourceDetail::Disk(disk) => disk_price(disk),
+        ResourceDetail::Disk(disk) => managed_disk_price(&disk.sku, disk.size_gib),
         ResourceDetail::Nic(_) => HourlyPrice::ZERO,
     }
-}
-
-/// Zone-redundant storage costs 50 % more. An unknown storage type is priced as standard SSD.
-fn disk_price(disk: &Disk) -> HourlyPrice {
-    let (storage, redundancy) = disk.sku.split_once('_').unwrap_or((&disk.sku, ""));
-    let known = DISK_PRICES.iter().find(|(name, _)| name.eq_ignore_ascii_case(storage));
-    let per_gib = known.map_or(102_700, |(_, price)| *price);
-    let price = HourlyPrice::from_nanos(per_gib) * i64::from(disk.size_gib);
-    if redundancy.eq_ignore_ascii_case("zrs") {
-        return HourlyPrice::from_nanos(price.nanos() / 2 * 3);
-    }
-    price
 }
 
 #[cfg(test)]
@@ -69,7 +48,7 @@ mod tests {
         let month = SignedDuration::from_hours(730);
         for (sku, usd) in [
             ("Premium_LRS", "$19.71"),
-            ("premium_ZRS", "$29.56"),
+            ("premium_ZRS", "$29.57"),
             ("StandardSSD_LRS", "$9.60"),
             ("Standard_LRS", "$5.89"),
             ("Brand_new", "$9.60"),

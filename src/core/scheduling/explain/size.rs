@@ -92,9 +92,11 @@ impl SizeExplanation {
         let compatible: BTreeSet<*const InstanceCandidate> =
             sets.candidates_in(open.candidate_set).map(|(candidate, _)| std::ptr::from_ref(candidate)).collect();
         let best = open.candidate as usize;
-        Self::of(candidates, best, &open.requests, |index, candidate| match () {
+        // Nodes of one size hold other pods than planned.
+        let requests = if open.holds_any { &candidates[best].pod_capacity } else { &open.requests };
+        Self::of(candidates, best, requests, |index, candidate| match () {
             () if !compatible.contains(&std::ptr::from_ref(candidate)) => SizeFit::Incompatible,
-            () if !candidate.holds(&open.requests, open.disks) => SizeFit::TooSmall,
+            () if !candidate.holds(requests, open.disks) => SizeFit::TooSmall,
             // Headroom only shrinks: what is allowed now was allowed when the node was opened.
             () if index < best && !launch_limits.allows(pool, candidate) => SizeFit::OverLimits,
             () => SizeFit::Fits,

@@ -36,6 +36,8 @@ pub(crate) struct OpenNode {
     pub(crate) min_values: Arc<[u32]>,
     /// Grows with every pod.
     pub(crate) version: u32,
+    /// kube-scheduler may give it other pods than planned: nothing cheaper may stand in for it.
+    pub(crate) holds_any: bool,
     /// It was closed.
     pub(crate) is_closed: bool,
 }
@@ -111,8 +113,8 @@ impl OpenNodes {
     ) -> Option<i64> {
         // When narrowed, it may become a candidate at the same price.
         let from = if before == candidate_set { best + 1 } else { best };
-        let added = self.candidate_sets.lowest_price_from(candidate_set, from)?
-            - self.candidate_sets.candidate(candidate_set, best).price.nanos();
+        let added = self.candidate_sets.lowest_cost_from(candidate_set, from)?
+            - self.candidate_sets.candidate(candidate_set, best).cost();
         Some((added / i64::from(needs.expected_pods)).max(0))
     }
 
@@ -143,7 +145,7 @@ impl OpenNodes {
             self.candidate_sets.cheapest(candidate_set, search)?
         };
         let [old, new] = [best, grown].map(|index| self.candidate_sets.candidate(candidate_set, index));
-        let cost = needs.expected().price_per_pod(new.price.nanos() - old.price.nanos(), &requests, &new.pod_capacity);
+        let cost = needs.expected().price_per_pod(new.cost() - old.cost(), &requests, &new.pod_capacity);
         Some(PodAddition {
             added_cost: cost,
             utilization: utilization_permille(&requests, &new.pod_capacity),
@@ -172,7 +174,7 @@ impl OpenNodes {
             CandidateSearch { from: 0, load, expected: needs.expected(), limits: &self.limits, replaced: None };
         let best = self.candidate_sets.cheapest(candidate_set, search)?;
         let candidate = self.candidate_sets.candidate(candidate_set, best);
-        let cost = needs.expected().price_per_pod(candidate.price.nanos(), needs.requests, &candidate.pod_capacity);
+        let cost = needs.expected().price_per_pod(candidate.cost(), needs.requests, &candidate.pod_capacity);
         Some(PodAddition {
             added_cost: cost,
             utilization: utilization_permille(needs.requests, &candidate.pod_capacity),
@@ -203,6 +205,7 @@ impl OpenNodes {
             disks: 0,
             min_values: needed,
             version: 0,
+            holds_any: false,
             is_closed: false,
         });
         self.count_in_zone(candidate_set);

@@ -82,7 +82,9 @@ pub(crate) fn planned_offerings(open_nodes: &OpenNodes, open: &OpenNode, in_zone
     let chosen = ChosenCandidate { candidate: chosen, load };
     let mut planned: Vec<WeightedOffering<'_>> = Vec::new();
     for (candidate, zones) in open_nodes.candidate_sets.candidates_in(open.candidate_set) {
-        if !pool_offerings.can_substitute(candidate, chosen, &open_nodes.limits) {
+        // What is cheaper holds less: only after refusals is a node launched that may not hold other pods.
+        let is_too_small = open.holds_any && candidate.price < chosen.candidate.price;
+        if is_too_small || !pool_offerings.can_substitute(candidate, chosen, &open_nodes.limits) {
             continue;
         }
         for offering in candidate.instance.offerings.iter().filter(|o| o.capacity_type == candidate.capacity_type) {
@@ -93,7 +95,11 @@ pub(crate) fn planned_offerings(open_nodes: &OpenNodes, open: &OpenNode, in_zone
             let size = candidate.instance.facts.name.clone();
             let key = OfferingKey { size, zone: offering.zone.clone(), capacity_type: candidate.capacity_type };
             let weight = in_zone.get(bit).copied().unwrap_or(0);
-            planned.push((weight, PlannedOffering { key, price: offering.price }, (candidate, 1 << bit)));
+            planned.push((
+                weight,
+                PlannedOffering { key, price: candidate.instance.node_price(offering) },
+                (candidate, 1 << bit),
+            ));
         }
         if planned.len() >= MAX_OFFERINGS && open.min_values.is_empty() {
             break;

@@ -13,6 +13,7 @@ use crate::model::requirements::{Requirement, Requirements};
 use crate::model::settings::MinValuesPolicy;
 use crate::scheduling::SizeOffering;
 use crate::scheduling::UnavailableOfferings;
+pub(crate) use crate::scheduling::offerings::candidate::InstanceCandidate;
 use crate::scheduling::offerings::headroom::{QuotaHeadroom, ReservationHeadroom, SubnetHeadroom};
 use crate::scheduling::offerings::label_variants::{label_variants, values_named_by_pods};
 use crate::scheduling::offerings::labels::{
@@ -31,28 +32,6 @@ use std::sync::Arc;
 
 /// Index of a candidate among those of its pool.
 pub(crate) type CandidateIndex = u32;
-
-/// A VM size at a capacity type, in all zones where the pool may launch it; reserved capacity in its one zone.
-#[derive(Debug)]
-pub(crate) struct InstanceCandidate {
-    pub(crate) instance: Arc<InstanceType>,
-    pub(crate) capacity_type: CapacityType,
-    /// The index of its reservation in the [`ReservationHeadroom`].
-    pub(crate) reservation: Option<usize>,
-    /// Bits of the zones, by their index in [`PoolOfferings::zones`].
-    pub(crate) zones: u32,
-    /// The lowest price over the zones.
-    pub(crate) price: HourlyPrice,
-    /// Allocatable capacity, less DaemonSet overhead.
-    pub(crate) pod_capacity: Resources,
-}
-
-impl InstanceCandidate {
-    /// True when pods with these requests and data disks fit together.
-    pub(crate) fn holds(&self, requests: &Resources, disks: u32) -> bool {
-        requests.fits(&self.pod_capacity) && disks <= self.instance.facts.max_data_disks
-    }
-}
 
 /// All that a NodePool may launch now.
 #[derive(Debug)]
@@ -209,7 +188,7 @@ impl PoolOfferings {
             let reserved = |o: &&Offering| may_reserve && o.capacity_type == CapacityType::Reserved;
             for offering in instance.offerings.iter().filter(reserved).filter(launchable) {
                 if let Some(index) = reservations.reservation_index(&pool.class, &instance.facts.name, &offering.zone) {
-                    add(CapacityType::Reserved, Some(index), bit(&offering.zone), offering.price);
+                    add(CapacityType::Reserved, Some(index), bit(&offering.zone), instance.node_price(offering));
                 }
             }
             for capacity_type in CapacityType::FOR_SALE {
@@ -217,7 +196,8 @@ impl PoolOfferings {
                 let (mut mask, mut price): (u32, Option<HourlyPrice>) = (0, None);
                 for offering in of_type {
                     mask |= bit(&offering.zone);
-                    price = Some(price.map_or(offering.price, |p| p.min(offering.price)));
+                    let node_price = instance.node_price(offering);
+                    price = Some(price.map_or(node_price, |p| p.min(node_price)));
                 }
                 price.into_iter().for_each(|price| add(capacity_type, None, mask, price));
             }

@@ -246,12 +246,12 @@ impl CandidateSets {
             let CandidateSet { pool: pool_offerings, pareto_front: front, .. } = &self.sets[candidate_set as usize];
             let PoolOfferings { candidates, pool, .. } = &*self.pools[*pool_offerings];
             let replaced = replaced.map(|replaced| &candidates[replaced as usize]);
-            let paid = replaced.map_or(0, |replaced| replaced.price.nanos());
+            let paid = replaced.map_or(0, InstanceCandidate::cost);
             let start = front.partition_point(|index| *index < from);
             let mut best: Option<(i64, CandidateIndex)> = None;
             for index in &front[start..] {
                 let candidate = &candidates[*index as usize];
-                let added = candidate.price.nanos() - paid;
+                let added = candidate.cost() - paid;
                 // Those that follow are no cheaper, and shared by no more than the expected pods.
                 if best.is_some_and(|(each, _)| added / i64::from(expected.count) >= each) {
                     break;
@@ -301,11 +301,11 @@ impl CandidateSets {
             )
     }
 
-    /// The lowest price in a candidate set from a candidate on.
-    pub(crate) fn lowest_price_from(&self, candidate_set: CandidateSetId, from: CandidateIndex) -> Option<i64> {
+    /// The lowest cost in a candidate set from a candidate on.
+    pub(crate) fn lowest_cost_from(&self, candidate_set: CandidateSetId, from: CandidateIndex) -> Option<i64> {
         let CandidateSet { pool: pool_offerings, candidates: all, .. } = self.get(candidate_set);
         let next = all.get(all.partition_point(|(index, _)| *index < from))?;
-        Some(self.pools[*pool_offerings].candidates[next.0 as usize].price.nanos())
+        Some(self.pools[*pool_offerings].candidates[next.0 as usize].cost())
     }
 
     /// Recomputes the front from candidates within resource limits and quotas. The limit on the number of nodes is

@@ -2,6 +2,7 @@
 
 pub(crate) mod available;
 pub(crate) mod cache;
+pub(crate) mod candidate;
 pub(crate) mod candidate_sets;
 pub mod headroom;
 pub(crate) mod label_variants;

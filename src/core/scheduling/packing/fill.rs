@@ -103,10 +103,42 @@ impl PoolFiller {
         self.groups.iter().all(|fill_group| fill_group.pending == 0)
     }
 
-    /// How many candidates are tried for each node.
-    pub(crate) fn candidate_count(&mut self, limits: &LaunchLimits) -> usize {
+    /// The candidates that are tried for each node.
+    pub(crate) fn candidates(&mut self, limits: &LaunchLimits) -> Vec<usize> {
         self.refresh(limits);
-        self.pareto_front.len()
+        self.pareto_front.clone()
+    }
+
+    /// What a candidate is compared by, in nano-USD per hour.
+    pub(crate) fn cost(&self, candidate: usize) -> i64 {
+        self.pool.candidates[candidate].cost()
+    }
+
+    /// True when another node of a candidate is within limits.
+    pub(crate) fn allows(&self, limits: &LaunchLimits, candidate: usize) -> bool {
+        limits.new_nodes_left > 0 && limits.allows(&self.pool.pool, &self.pool.candidates[candidate])
+    }
+
+    /// A node of a candidate counts for limits.
+    pub(crate) fn take(&self, limits: &mut LaunchLimits, candidate: usize) {
+        limits.take(&self.pool, &self.pool.candidates[candidate]);
+    }
+
+    /// So many pods of each group are pending.
+    pub(crate) fn set_pending(&mut self, pods: &[usize]) {
+        self.groups.iter_mut().zip(pods).for_each(|(group, pods)| group.pending = *pods);
+    }
+
+    /// Fills a node in some zones with pending pods, one group after another, as kube-scheduler fills one that is ready.
+    pub(crate) fn fill_in_order(&mut self, candidate: usize, zones: u32, order: &[usize]) -> Fill {
+        let mut fill = Fill::default();
+        self.reset(candidate, &mut fill);
+        fill.zones &= zones;
+        self.fill_by_group(candidate, order, &mut fill);
+        for (group, taken) in self.groups.iter_mut().zip(&fill.taken) {
+            group.pending -= taken;
+        }
+        fill
     }
 
     /// Computes the candidates to try, and the value of a pod of each group.
@@ -151,7 +183,7 @@ impl PoolFiller {
         let compatible = self.pareto_front.iter().filter(|c| group.accepted_zones[**c] != 0);
         let shares = compatible.filter_map(|&c| {
             let candidate = &self.pool.candidates[c];
-            cost_share(&group.requests, &candidate.pod_capacity, i128::from(candidate.price.nanos()))
+            cost_share(&group.requests, &candidate.pod_capacity, i128::from(candidate.cost()))
         });
         shares.min().map_or(0, |v| v.max(1))
     }
@@ -161,7 +193,7 @@ impl PoolFiller {
         let mut demand = Resources::default();
         self.groups.iter().for_each(|fill_group| demand.add(&fill_group.requests.times(fill_group.pending as i64)));
         let capacities =
-            self.pareto_front.iter().map(|c| &self.pool.candidates[*c]).map(|c| (&c.pod_capacity, c.price));
+            self.pareto_front.iter().map(|c| &self.pool.candidates[*c]).map(|c| (&c.pod_capacity, c.cost()));
         let prices = dual_prices(&demand, capacities);
         self.groups.iter().map(|fill_group| prices.value_of(&fill_group.requests).max(1)).collect()
     }
@@ -174,7 +206,7 @@ impl PoolFiller {
         for &c in &self.pareto_front {
             self.reset(c, &mut fill);
             match self.order {
-                FillOrder::LargestFirst => self.fill_largest_first(c, &pending, &mut fill),
+                FillOrder::LargestFirst => self.fill_by_group(c, &pending, &mut fill),
                 FillOrder::DotProduct => self.fill_by_dot_product(c, &mut fill, &mut evaluations),
             }
             evaluations += self.groups.len() as u64;
@@ -190,11 +222,11 @@ impl PoolFiller {
         Some((found?, best))
     }
 
-    fn fill_largest_first(&self, c: usize, pending: &[usize], fill: &mut Fill) {
-        for d in pending {
+    fn fill_by_group(&self, c: usize, order: &[usize], fill: &mut Fill) {
+        for d in order {
             let fits = self.fits(c, *d, fill);
             if fits > 0 {
-                self.take(*d, fits, fill, c);
+                self.add(*d, fits, fill, c);
             }
         }
     }
@@ -213,7 +245,7 @@ impl PoolFiller {
             };
             // A quarter of those that fit: few steps fill the node, and the order adapts to the remaining capacity.
             let pods = self.fits(c, best, fill).div_ceil(4);
-            self.take(best, pods, fill, c);
+            self.add(best, pods, fill, c);
         }
     }
 
@@ -236,7 +268,7 @@ impl PoolFiller {
         usize::try_from(fill_group.requests.copies_that_fit(&fill.remaining).unwrap_or(i64::MAX)).unwrap_or(0).min(left)
     }
 
-    fn take(&self, d: usize, pods: usize, fill: &mut Fill, c: usize) {
+    fn add(&self, d: usize, pods: usize, fill: &mut Fill, c: usize) {
         let fill_group = &self.groups[d];
         fill.remaining.sub_times(&fill_group.requests, pods as i64);
         fill.taken[d] += pods;
@@ -271,8 +303,8 @@ impl PoolFiller {
 
     /// A lower price per value wins; then more value; then the earlier candidate.
     fn is_better(&self, (c, a): (usize, &Fill), (d, b): (usize, &Fill)) -> bool {
-        let price = |c: usize| i128::from(self.pool.candidates[c].price.nanos().max(1));
-        let (left, right) = (price(c) * b.value, price(d) * a.value);
+        let cost = |c: usize| i128::from(self.pool.candidates[c].cost().max(1));
+        let (left, right) = (cost(c) * b.value, cost(d) * a.value);
         (left, Reverse(a.value), c) < (right, Reverse(b.value), d)
     }
 }

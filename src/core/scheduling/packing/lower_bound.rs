@@ -67,14 +67,11 @@ pub(crate) fn plan_cost(state: &mut SchedulingState) -> PlanCost {
         }
     }
     let candidates = compatible.iter().map(|(pool, c)| &open_nodes.candidate_sets.pool_offerings(*pool).candidates[*c]);
-    PlanCost { price, lower_bound: lower_bound(&demand, candidates.map(|c| (&c.pod_capacity, c.price))) }
+    PlanCost { price, lower_bound: lower_bound(&demand, candidates.map(|c| (&c.pod_capacity, c.price.nanos()))) }
 }
 
 /// The lowest price of a fractional mix of capacities that holds a demand.
-fn lower_bound<'r>(
-    demand: &Resources,
-    capacities: impl Iterator<Item = (&'r Resources, HourlyPrice)> + Clone,
-) -> HourlyPrice {
+fn lower_bound<'r>(demand: &Resources, capacities: impl Iterator<Item = (&'r Resources, i64)> + Clone) -> HourlyPrice {
     let all: f64 = dual_prices(demand, capacities).per_resource.iter().map(|(_, worth, _)| worth).sum();
     HourlyPrice::from_nanos(all.floor().max(0.0) as i64)
 }
@@ -93,10 +90,11 @@ impl DualPrices {
     }
 }
 
-/// The prices of resources by which a demand is worth most while no capacity is worth more than it costs.
+/// The prices of resources by which a demand is worth most while no capacity is worth more than it costs, in nano-USD per
+/// hour.
 pub(crate) fn dual_prices<'r>(
     demand: &Resources,
-    capacities: impl Iterator<Item = (&'r Resources, HourlyPrice)> + Clone,
+    capacities: impl Iterator<Item = (&'r Resources, i64)> + Clone,
 ) -> DualPrices {
     let names = names(demand);
     let demands: Vec<f64> = names.iter().map(|name| amount(demand, name) as f64).collect();
@@ -104,7 +102,7 @@ pub(crate) fn dual_prices<'r>(
     let rows: Vec<(Vec<f64>, f64)> = capacities
         .map(|(capacity, price)| {
             let shares = names.iter().zip(&demands).map(|(name, demand)| amount(capacity, name).max(0) as f64 / demand);
-            (shares.collect(), price.nanos() as f64)
+            (shares.collect(), price as f64)
         })
         .collect();
     let worth = solve_dual(&rows, names.len());
@@ -179,8 +177,7 @@ mod tests {
     }
 
     fn least(demand: &Resources, capacities: &[(Resources, i64)]) -> i64 {
-        lower_bound(demand, capacities.iter().map(|(capacity, price)| (capacity, HourlyPrice::from_nanos(*price))))
-            .nanos()
+        lower_bound(demand, capacities.iter().map(|(capacity, price)| (capacity, *price))).nanos()
     }
 
     #[test]

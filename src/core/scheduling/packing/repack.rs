@@ -30,7 +30,7 @@ const NODES_PER_ROUND: [usize; 6] = [16, 2, 8, 3, 4, 6];
 
 /// Open nodes with equal keys may exchange pods.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct RepackGroupKey {
+pub(crate) struct RepackGroupKey {
     pool: usize,
     /// Their possible candidates: by possible zones, and by the topology groups that count them.
     candidate_set: CandidateSetId,
@@ -39,7 +39,7 @@ struct RepackGroupKey {
 }
 
 /// How many pods of each class, by its rank: the largest pods first.
-type PodCounts = BTreeMap<usize, usize>;
+pub(crate) type PodCounts = BTreeMap<usize, usize>;
 
 /// Repacks pods of open nodes where that is cheaper. True when any was repacked.
 pub(crate) fn repack(state: &mut SchedulingState) -> bool {
@@ -82,7 +82,7 @@ fn every_nth<N>(nodes: Vec<N>, stride: usize, together: usize) -> (Vec<N>, Vec<N
 }
 
 /// Pod classes of placed pods, those of the largest pods first.
-fn classes_by_size(state: &SchedulingState) -> Vec<PodClassId> {
+pub(crate) fn classes_by_size(state: &SchedulingState) -> Vec<PodClassId> {
     let classes: BTreeSet<PodClassId> = state.placed.iter().map(|(_, class, _)| *class).collect();
     let mut ranked: Vec<PodClassId> = classes.into_iter().collect();
     ranked.sort_by_cached_key(|class| largest_first(&state.constraints.classes.get(*class).shape));
@@ -90,7 +90,7 @@ fn classes_by_size(state: &SchedulingState) -> Vec<PodClassId> {
 }
 
 /// Open nodes that may exchange pods, with the pods on each.
-fn exchangeable_nodes(
+pub(crate) fn exchangeable_nodes(
     state: &mut SchedulingState,
     ranked: &[PodClassId],
 ) -> BTreeMap<RepackGroupKey, Vec<(OpenNodeId, PodCounts)>> {
@@ -130,10 +130,10 @@ fn repack_group_key(state: &mut SchedulingState, node: OpenNodeId) -> Option<Rep
 
 /// Nodes that are repacked together.
 #[derive(Clone, Copy)]
-struct RepackedNodes<'a> {
-    nodes: &'a [(OpenNodeId, PodCounts)],
+pub(crate) struct RepackedNodes<'a> {
+    pub(crate) nodes: &'a [(OpenNodeId, PodCounts)],
     /// Pod classes by rank.
-    ranked: &'a [PodClassId],
+    pub(crate) ranked: &'a [PodClassId],
 }
 
 /// Repacks the pods of some nodes, if that is cheaper and enough work is left; returns the new nodes.
@@ -144,14 +144,12 @@ fn repack_nodes(
     work: &mut u64,
 ) -> Option<Vec<(OpenNodeId, PodCounts)>> {
     let RepackedNodes { nodes, ranked } = repacked;
-    let mut all = PodCounts::new();
-    nodes.iter().flat_map(|(_, pods)| pods).for_each(|(rank, pods)| *all.entry(*rank).or_default() += pods);
-    let all: Vec<(usize, usize)> = all.into_iter().collect();
+    let all: Vec<(usize, usize)> = repacked.pods_by_rank().into_iter().collect();
     let (mut before, mut launch_limits) = (0, state.open.limits.clone());
     for (node, _) in nodes {
         let open = &state.open.nodes[*node];
         let candidate = state.open.candidate_sets.candidate(open.candidate_set, open.candidate);
-        before += candidate.price.nanos();
+        before += candidate.cost();
         launch_limits.give_back(&options.pool_offerings, candidate);
     }
     let mut best: Option<Packing> = None;
@@ -159,7 +157,7 @@ fn repack_nodes(
         let fill_groups = fill_groups(state, options, &all, ranked);
         let mut filler = PoolFiller::new(&options.pool_offerings, fill_groups, order, state.open.min_values_policy);
         let max_price = best.as_ref().map_or(before, |best| best.price);
-        let evaluations = (filler.candidate_count(&launch_limits) * all.len() * nodes.len()) as u64;
+        let evaluations = (filler.candidates(&launch_limits).len() * all.len() * nodes.len()) as u64;
         if evaluations > *work {
             return None;
         }
@@ -167,20 +165,25 @@ fn repack_nodes(
         *work = work.saturating_sub(filler.evaluations + options.zones.len() as u64);
         best = packing.filter(|packing| packing.is_better(before, nodes.len())).or(best);
     }
-    let pods_by_rank = all.iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
-    let fills = best?.fills.into_iter().map(|(candidate, fill)| NewNodeFill {
-        candidate,
-        zones: fill.zones,
-        pods: pods_by_rank.iter().copied().zip(fill.taken).filter(|(_, pods)| *pods > 0).collect(),
-    });
-    Some(apply_packing(state, options.candidate_set, repacked, fills.collect()))
+    let ranks = all.iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
+    Some(apply_packing(state, options.candidate_set, repacked, new_node_fills(best?.fills, &ranks)))
 }
 
 /// A node that replaces others: its candidate, zones and pods.
-struct NewNodeFill {
+pub(crate) struct NewNodeFill {
     candidate: usize,
     zones: u32,
     pods: PodCounts,
+}
+
+/// The nodes of filled candidates, whose groups have these ranks.
+pub(crate) fn new_node_fills(fills: Vec<(usize, Fill)>, ranks: &[usize]) -> Vec<NewNodeFill> {
+    let node = |(candidate, fill): (usize, Fill)| NewNodeFill {
+        candidate,
+        zones: fill.zones,
+        pods: ranks.iter().copied().zip(fill.taken).filter(|(_, pods)| *pods > 0).collect(),
+    };
+    fills.into_iter().map(node).collect()
 }
 
 /// Filled candidates.
@@ -203,7 +206,7 @@ impl Packing {
             let Some((candidate, fill)) = filler.next_node(&limits) else {
                 return filler.is_done().then_some(packing);
             };
-            packing.price += pool_offerings.candidates[candidate].price.nanos();
+            packing.price += pool_offerings.candidates[candidate].cost();
             limits.take(pool_offerings, &pool_offerings.candidates[candidate]);
             packing.fills.push((candidate, fill));
         }
@@ -219,16 +222,16 @@ impl Packing {
 }
 
 /// The candidates for nodes of one group.
-struct RepackOptions {
+pub(crate) struct RepackOptions {
     pool: usize,
-    pool_offerings: Arc<PoolOfferings>,
-    candidate_set: CandidateSetId,
+    pub(crate) pool_offerings: Arc<PoolOfferings>,
+    pub(crate) candidate_set: CandidateSetId,
     /// By candidate: the zones in which it is exchangeable with those nodes.
     zones: Vec<u32>,
 }
 
 impl RepackOptions {
-    fn of(
+    pub(crate) fn of(
         state: &mut SchedulingState,
         RepackGroupKey { pool, candidate_set: base, domains }: &RepackGroupKey,
     ) -> Option<Self> {
@@ -245,7 +248,7 @@ impl RepackOptions {
     }
 }
 
-fn fill_groups(
+pub(crate) fn fill_groups(
     state: &mut SchedulingState,
     options: &RepackOptions,
     all: &[(usize, usize)],
@@ -270,7 +273,7 @@ fn fill_groups(
 }
 
 /// Replaces nodes by those of a packing.
-fn apply_packing(
+pub(crate) fn apply_packing(
     state: &mut SchedulingState,
     base: CandidateSetId,
     repacked: RepackedNodes<'_>,

@@ -150,7 +150,8 @@ impl<'a> ResultChecker<'a> {
                     offering.key,
                     pool.name
                 );
-                assert_eq!(self.find(&offering.key).1.price, offering.price);
+                let (instance, found) = self.find(&offering.key);
+                assert_eq!(instance.node_price(found), offering.price);
                 self.holds_on(&offering.key, &node.labels, pool, &placed);
             }
         }

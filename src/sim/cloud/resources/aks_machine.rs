@@ -8,6 +8,7 @@ use crate::cloud::operations::Completion;
 use crate::cloud::refusal::Refusal;
 use crate::cloud::{ChangeCause, Cloud};
 use jiff::Timestamp;
+use napkeeper_core::catalog::OsDiskStorage;
 use napkeeper_core::model::azure::cloud::ProvisioningState;
 use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::names::ArmId;
@@ -47,7 +48,11 @@ impl Cloud {
                 claim: spec.claim.clone(),
                 kubelet: spec.kubelet.clone(),
                 // AKS chooses the disk by the size.
-                premium_disk: self.settings.sizes.get(&spec.offering.size).is_some_and(|facts| facts.premium_io),
+                premium_disk: self
+                    .settings
+                    .sizes
+                    .get(&spec.offering.size)
+                    .is_some_and(|facts| OsDiskStorage::of(facts) == OsDiskStorage::Premium),
                 security: spec.security,
                 capacity_reservation_group: None,
                 create_only: true,

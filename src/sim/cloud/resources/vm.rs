@@ -5,7 +5,8 @@ use crate::cloud::operations::Completion;
 use crate::cloud::refusal::Refusal;
 use crate::cloud::{ChangeCause, Cloud, CloudEvent, NicReservation, VmRecord};
 use jiff::Timestamp;
-use napkeeper_core::catalog::{OfferingKey, SizeFacts};
+use napkeeper_core::catalog::{OfferingKey, OsDiskStorage, SizeFacts, managed_disk_price};
+use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::azure::cloud::{
     CloudResource, Disk, DiskState, PowerState, ProvisioningState, ResourceDetail, Vm,
 };
@@ -200,9 +201,19 @@ impl Cloud {
             claim: machine.and_then(|m| m.claim.clone()),
             kubelet: machine.map(|m| m.kubelet.clone()).unwrap_or_default(),
             price: self.settings.prices.get(&billed_as(&offering, reserved)).copied().unwrap_or_default(),
+            os_disk: self.os_disk_price(vm),
             offering,
         };
         self.events.push(event);
+    }
+
+    /// The price of the OS disk of a VM.
+    fn os_disk_price(&self, vm: &Vm) -> HourlyPrice {
+        let disk = vm.os_disk.as_ref().and_then(|id| self.resources.get(id));
+        match disk.map(|disk| &disk.detail) {
+            Some(ResourceDetail::Disk(disk)) => managed_disk_price(&disk.sku, disk.size_gib),
+            _ => HourlyPrice::ZERO,
+        }
     }
 
     pub(in crate::cloud) fn begin_delete(&mut self, resource: &CloudResource, now: Timestamp) -> OperationId {
@@ -288,6 +299,7 @@ impl Cloud {
     }
 
     fn new_os_disk(&mut self, spec: &VmSpec, now: Timestamp) -> CloudResource {
+        let storage = if spec.premium_disk { OsDiskStorage::Premium } else { OsDiskStorage::StandardSsd };
         CloudResource {
             id: spec.os_disk.clone(),
             incarnation: self.new_id(),
@@ -297,7 +309,7 @@ impl Cloud {
             detail: ResourceDetail::Disk(Disk {
                 is_os: true,
                 size_gib: spec.os_disk_gb,
-                sku: Arc::from(if spec.premium_disk { "Premium_LRS" } else { "StandardSSD_LRS" }),
+                sku: Arc::from(storage.as_str()),
                 state: DiskState::Attached,
                 managed_by: vec![spec.id.clone()],
                 max_shares: 1,

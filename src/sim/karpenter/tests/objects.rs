@@ -6,7 +6,7 @@
 use super::fixtures::{Cluster, Words, duration, now};
 use crate::karpenter::view::{ClaimView, EvictionLimit, NodeView};
 use jiff::SignedDuration;
-use napkeeper_core::catalog::{Arch, CapacityType, InstanceType, Offering, SizeFacts};
+use napkeeper_core::catalog::{Arch, CapacityType, InstanceType, NodeCosts, Offering, SizeFacts};
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::pod::{
@@ -78,7 +78,15 @@ fn instance(name: &str, vcpus: u32, gib: i64, cents: i64) -> Arc<InstanceType> {
     };
     let offerings = prices.into_iter().flat_map(|of| ["1", "2", "3"].map(|number| offering(of, number))).collect();
     let capacity = Resources { pods: 110, ..Resources::cpu_memory(i64::from(vcpus) * 1000, gib * GIB) };
-    Arc::new(InstanceType { facts: Arc::new(facts), requirements, allocatable: capacity.clone(), capacity, offerings })
+    let costs = NodeCosts::default();
+    Arc::new(InstanceType {
+        facts: Arc::new(facts),
+        requirements,
+        allocatable: capacity.clone(),
+        capacity,
+        offerings,
+        costs,
+    })
 }
 
 pub(super) fn pool_entry(words: &Words<'_>) -> (Vec<String>, NodePool) {

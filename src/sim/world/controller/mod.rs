@@ -17,14 +17,13 @@ use freezes::Freezes;
 use jiff::{SignedDuration, Timestamp};
 pub use launch_reasons::LaunchReason;
 pub(super) use launch_reasons::LaunchReasons;
+use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::catalog::live::{Fact, FactKind, InfrastructureFacts};
-use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::engine::control_loop::{Controller, ControllerConfig};
 use napkeeper_core::engine::decision::DecisionKind;
 use napkeeper_core::engine::expectations::{ClaimReading, Expectations};
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::labels;
-use napkeeper_core::model::settings::Settings;
 use napkeeper_core::plan::{ClusterRead, CommandReport, Reply};
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use std::sync::Arc;
@@ -50,6 +49,8 @@ pub(in crate::world) struct SimulatedController {
     pub(in crate::world) freezes: Freezes,
     /// Its clock.
     pub(in crate::world) clock: ControllerClock,
+    /// Cluster-wide settings of nodes.
+    pub(in crate::world) options: InstanceTypeOptions,
     /// It has taken an inventory since its start.
     pub(in crate::world) knows_inventory: bool,
 }
@@ -171,10 +172,6 @@ fn instant(elapsed: Duration) -> Timestamp {
     Timestamp::UNIX_EPOCH.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
 }
 
-fn config<'a>(settings: &'a Settings, catalog: &'a RegionCatalog, seed: u64) -> ControllerConfig<'a> {
-    ControllerConfig { settings, catalog, options: InstanceTypeOptions::default(), seed }
-}
-
 impl World {
     /// Brings the controller's Snapshot up to date, as far as its watches are; true when something has arrived.
     pub(in crate::world) fn watch(&mut self) -> bool {
@@ -195,7 +192,7 @@ impl World {
             self.accounting.measure(self.cluster.state(), |node| node.label(labels::NODEPOOL).is_some());
         }
         if !arrived.is_empty() || controller.inner.snapshot().instance_types.is_empty() {
-            controller.inner.refresh_instance_types(&self.catalog, &InstanceTypeOptions::default());
+            controller.inner.refresh_instance_types(&self.catalog, &controller.options);
         }
         !arrived.is_empty()
     }
@@ -229,9 +226,9 @@ impl World {
         }
         let reservations = Some(Fact { as_of: self.now, value: self.cloud.reserved() });
         let surroundings = InfrastructureFacts { reservations, ..InfrastructureFacts::default() };
-        let controller = &mut self.controller.inner;
+        let SimulatedController { inner: controller, options, .. } = &mut self.controller;
         controller.set_infrastructure(Arc::new(surroundings));
-        controller.refresh_instance_types(&self.catalog, &InstanceTypeOptions::default());
+        controller.refresh_instance_types(&self.catalog, options);
         let time = self.controller_time();
         self.controller.inner.wake_at(time);
     }
@@ -271,8 +268,9 @@ impl World {
         let request = self.controller.inner.begin_decision(kind, unconfirmed, &self.settings, now);
         let Some(request) = request else { return false };
         let answer = request.decide(&self.settings, now, self.seed);
-        let config = config(&self.settings, &self.catalog, self.seed);
-        let started = self.controller.inner.apply_decision(answer, config, now);
+        let Self { controller, settings, catalog, seed, .. } = self;
+        let config = ControllerConfig { settings, catalog, options: controller.options, seed: *seed };
+        let started = controller.inner.apply_decision(answer, config, now);
         let any = !started.is_empty();
         for planned in started {
             self.log_start(&planned);
@@ -289,8 +287,9 @@ impl World {
             let command = controller.inner.running(&key).map(|planned| &planned.command);
             controller.expectations.expect_deletion(command, &report, controller.inner.snapshot(), elapsed(self.now));
             controller.expectations.command_ended(&key, &report, elapsed(self.now));
-            let config = config(&self.settings, &self.catalog, self.seed);
-            self.controller.inner.command_ended(&key, report, config, time);
+            let Self { controller, settings, catalog, seed, .. } = self;
+            let config = ControllerConfig { settings, catalog, options: controller.options, seed: *seed };
+            controller.inner.command_ended(&key, report, config, time);
         }
     }
 }

@@ -149,7 +149,7 @@ fn totals_sum_the_cost_of_orphans_and_of_collectable_ones() {
     let last = table.lines().last().unwrap();
     assert_eq!(
         last,
-        "4 orphans cost $513.16 per month and hold 31 addresses; napkeeper can delete 3 of them ($177.36)"
+        "4 orphans cost $490.68 per month and hold 31 addresses; napkeeper can delete 3 of them ($154.88)"
     );
     let provisioner = of_saved(&["--mode", "provisioner"]);
     assert_eq!(provisioner["savings"], provisioner["orphans"]);

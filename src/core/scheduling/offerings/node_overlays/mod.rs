@@ -126,12 +126,12 @@ impl OverlaidInstanceTypes {
         self.types.get(pool?)
     }
 
-    /// The current price of an offering of a pool, where an overlay applies to that pool.
+    /// The current price of a node of an offering of a pool, where an overlay applies to that pool.
     #[must_use]
     pub fn price(&self, pool: &NodePoolName, key: &OfferingKey) -> Option<HourlyPrice> {
         let instance = self.types.get(pool)?.iter().find(|t| t.facts.name == key.size)?;
         let same = |o: &&Offering| o.zone == key.zone && o.capacity_type == key.capacity_type;
-        instance.offerings.iter().find(same).map(|offering| offering.price)
+        instance.offerings.iter().find(same).map(|offering| instance.node_price(offering))
     }
 }
 

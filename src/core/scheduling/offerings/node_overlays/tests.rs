@@ -50,14 +50,14 @@ fn price(
     let types = overlaid.instance_types(snapshot, snapshot.pools().get(&pool).unwrap()).unwrap();
     let instance = types.iter().find(|t| t.facts.name == key.size).unwrap();
     let same = |o: &&Offering| o.zone == key.zone && o.capacity_type == key.capacity_type;
-    let shown = instance.offerings.iter().find(same).unwrap().price;
-    assert!(overlaid.price(&pool, &key).is_none_or(|price| price == shown));
+    let shown = instance.offerings.iter().find(same).unwrap();
+    assert!(overlaid.price(&pool, &key).is_none_or(|price| price == instance.node_price(shown)));
     assert!(instance.offerings.is_sorted_by_key(|o| o.price), "cheapest first");
-    shown.nanos()
+    shown.price.nanos()
 }
 
 fn list_price(size: &str, capacity_type: crate::catalog::CapacityType) -> i64 {
-    offering(size, 1, capacity_type).price.nanos()
+    price(&cluster_with_overlays([]), "a", size, (zone(1), capacity_type))
 }
 
 #[test]
@@ -170,7 +170,8 @@ fn launched_offerings_follow_overlays() {
     assert_ne!(after.key.size, before.key.size);
     let cheap: &[(&str, &[&str])] = &[(labels::INSTANCE_TYPE, &["Standard_D16s_v5"]), (labels::NODEPOOL, &["a"])];
     let node = solve(&cluster_with_overlays([overlay("o", 1, cheap, "0.0001")]), &waiting).new_nodes.remove(0);
-    assert_eq!((node.pool.as_str(), node.offerings[0].price.nanos()), ("a", 100_000));
+    // Its OS disk costs $0.027 as before.
+    assert_eq!((node.pool.as_str(), node.offerings[0].price.nanos()), ("a", 27_100_000));
     assert_eq!(node.offerings[0].key.size.as_str(), "Standard_D16s_v5");
 }
 
