@@ -98,6 +98,22 @@ impl PoolFiller {
         Some((candidate, fill))
     }
 
+    /// The cheapest candidate that holds all pending pods together, filled; its pods are no longer pending.
+    pub(crate) fn only_node(&mut self, limits: &LaunchLimits) -> Option<(usize, Fill)> {
+        let order: Vec<usize> = (0..self.groups.len()).collect();
+        let mut candidates = self.candidates(limits);
+        candidates.sort_by_key(|candidate| self.cost(*candidate));
+        let pending: Vec<usize> = self.groups.iter().map(|group| group.pending).collect();
+        for candidate in candidates {
+            let fill = self.fill_in_order(candidate, u32::MAX, &order);
+            if self.is_done() && self.meets_min_values(candidate, &fill, limits) {
+                return Some((candidate, fill));
+            }
+            self.set_pending(&pending);
+        }
+        None
+    }
+
     /// True when no pods are pending.
     pub(crate) fn is_done(&self) -> bool {
         self.groups.iter().all(|fill_group| fill_group.pending == 0)

@@ -165,6 +165,13 @@ fn repack_nodes(
         *work = work.saturating_sub(filler.evaluations + options.zones.len() as u64);
         best = packing.filter(|packing| packing.is_better(before, nodes.len())).or(best);
     }
+    if let [_] = all.as_slice() {
+        let groups = fill_groups(state, options, &all, ranked);
+        let order = FillOrder::LargestFirst;
+        let mut filler = PoolFiller::new(&options.pool_offerings, groups, order, state.open.min_values_policy);
+        let max_price = best.as_ref().map_or(before, |best| best.price);
+        best = Packing::only_node(&mut filler, &launch_limits).filter(|packing| packing.price < max_price).or(best);
+    }
     let ranks = all.iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
     Some(apply_packing(state, options.candidate_set, repacked, new_node_fills(best?.fills, &ranks)))
 }
@@ -211,6 +218,12 @@ impl Packing {
             packing.fills.push((candidate, fill));
         }
         None
+    }
+
+    /// One node for all pending pods, where a smaller one costs less per pod, but two of them more.
+    fn only_node(filler: &mut PoolFiller, limits: &LaunchLimits) -> Option<Self> {
+        let (candidate, fill) = filler.only_node(limits)?;
+        Some(Self { price: filler.cost(candidate), fills: vec![(candidate, fill)] })
     }
 
     /// True when it is better than `nodes` nodes at price `before`: cheaper, and each additional node saves enough.

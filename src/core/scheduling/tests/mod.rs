@@ -1,5 +1,6 @@
 //! Tests of scheduling: rules by example here, and a checker of random clusters in `checker`.
 
+mod binding;
 mod checker;
 mod explain;
 mod greedy;
