@@ -24,6 +24,8 @@ pub(super) struct Candidate<'a> {
     pub(super) pool: &'a Arc<NodePool>,
     /// Pods that would have to move.
     pub(super) pods: Vec<Arc<Pod>>,
+    /// What evicting them costs.
+    eviction_cost: i64,
     /// Its price, with its OS disk.
     pub(super) price: HourlyPrice,
     /// What it counts beside its price.
@@ -39,14 +41,28 @@ pub(super) struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// It has no pods to reschedule.
+    /// Evicting its pods costs nothing, mostly because there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.pods.is_empty()
+        self.eviction_cost == 0
     }
 
-    /// Its price, in nano-USD per hour, for each pod that would have to move, and one more.
-    pub(super) fn price_per_pod(&self) -> i128 {
-        i128::from(self.price.nanos()) / (1 + self.pods.len() as i128)
+    /// Its price, in nano-USD per hour, for what its disruption costs.
+    pub(super) fn price_per_eviction(&self) -> i128 {
+        self.per_eviction(i128::from(self.price.nanos()))
+    }
+
+    /// The part of its price, in nano-USD per hour, that is paid for what no pod requests, for what its disruption costs.
+    pub(super) fn waste_per_eviction(&self) -> i128 {
+        self.per_eviction(self.waste())
+    }
+
+    fn per_eviction(&self, nanos: i128) -> i128 {
+        nanos * i128::from(Pod::EVICTION_COST) / i128::from(self.disruption_cost())
+    }
+
+    /// What its disruption costs, in the unit of [`Pod::eviction_cost`]: as one pod more than it has.
+    pub(super) fn disruption_cost(&self) -> i64 {
+        Pod::EVICTION_COST + self.eviction_cost
     }
 
     /// The part of its price, in nano-USD per hour, that is paid for what pods request.
@@ -55,7 +71,7 @@ impl Candidate<'_> {
     }
 
     /// The part of its price, in nano-USD per hour, that is paid for what no pod requests.
-    pub(super) fn waste(&self) -> i128 {
+    fn waste(&self) -> i128 {
         i128::from(self.price.nanos()) * i128::from(1000 - self.used_permille.clamp(0, 1000)) / 1000
     }
 }
@@ -104,9 +120,9 @@ impl<'a> CandidateFilter<'a, '_> {
             return None;
         }
         let pods = pods_to_move(snapshot, node, *now)?;
+        let eviction_cost = eviction_cost(&pods);
         let offering = &claim.intent.as_ref()?.offering;
-        // With current overlays, as for its replacement: otherwise the same offering may look cheaper than itself.
-        let price = overlaid.price(&pool.name, &offering.key).unwrap_or(offering.price);
+        let price = current_price(overlaid, claim)?;
         let mut types = snapshot.instance_types.get(&claim.spec.class).into_iter().flat_map(|types| types.iter());
         let instance = types.find(|instance| instance.facts.name == offering.key.size);
         let per_node = instance.map_or(HourlyPrice::ZERO, |instance| instance.costs.per_node);
@@ -118,6 +134,7 @@ impl<'a> CandidateFilter<'a, '_> {
             node,
             pool,
             pods,
+            eviction_cost,
             price,
             per_node,
             capacity_type,
@@ -140,6 +157,18 @@ impl<'a> CandidateFilter<'a, '_> {
             None => quiet_for,
         }
     }
+}
+
+/// What a node costs with current overlays, as its replacement would: otherwise the same offering may look cheaper than
+/// itself.
+pub(super) fn current_price(overlaid: &OverlaidInstanceTypes, claim: &Claim) -> Option<HourlyPrice> {
+    let offering = &claim.intent.as_ref()?.offering;
+    Some(overlaid.price(claim.spec.pool.as_ref()?, &offering.key).unwrap_or(offering.price))
+}
+
+/// What evicting these pods costs, in the unit of [`Pod::eviction_cost`].
+pub(super) fn eviction_cost<'p>(pods: impl IntoIterator<Item = &'p Arc<Pod>>) -> i64 {
+    pods.into_iter().map(|pod| pod.eviction_cost().max(0)).sum()
 }
 
 /// True when nothing on a node forbids to disrupt it.

@@ -4,6 +4,7 @@
 //! pods fit elsewhere or on cheaper nodes (`moves`). A finding must hold for 15 s before it is acted on. While many
 //! nodes are not ready nothing is disrupted.
 
+mod balanced;
 mod budget;
 pub mod budget_calendar;
 mod candidate;
@@ -18,6 +19,7 @@ use crate::provisioning::ProvisionMemory;
 use crate::provisioning::capacity_buffers::BufferCapacity;
 use crate::scheduling::OfferingsCache;
 use crate::snapshot::{CommandKey, Snapshot};
+use balanced::BalancedPools;
 pub(crate) use budget::remaining_disruptions as budget_left;
 pub use budget::{allowed_disruptions, is_active};
 use candidate::{Candidate, disruption_candidates};
@@ -116,6 +118,7 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     // Where a budget does not allow all of them, the most expensive go first.
     empty_nodes.sort_by_key(|c| (Reverse(c.price), c.claim.name.clone()));
     delete_empty(&empty_nodes, memory, &mut budgets, now, plan);
+    let balanced_pools = BalancedPools::of(snapshot, &candidates);
     let search = Search {
         snapshot,
         provision,
@@ -125,6 +128,7 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
         threads: settings.consolidation_threads,
         available_offerings: &available_offerings,
         buffer_capacity: &buffer_capacity,
+        balanced_pools: &balanced_pools,
     };
     let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used };
     consolidate(&search, nodes, &mut memory.moves, &mut budgets, plan);
@@ -173,14 +177,20 @@ fn delete_empty(
             plan.wake_at(due);
         } else if budgets.consume(candidate, DisruptionReason::Empty) {
             let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "empty" };
-            plan.push(
-                command,
-                format!("node {} is empty (only DaemonSet pods), saves {}/h", candidate.node.name, candidate.price),
-            );
+            plan.push(command, reason_of_emptiness(candidate));
         } else {
             plan.wake_at(now + BUDGET_RETRY);
         }
     }
+}
+
+fn reason_of_emptiness(candidate: &Candidate<'_>) -> String {
+    let Candidate { node, price, pods, .. } = candidate;
+    let why = match pods.len() {
+        0 => "only DaemonSet pods".to_owned(),
+        count => format!("by their priority or pod-deletion-cost, evicting its {count} pods costs nothing"),
+    };
+    format!("node {} is empty ({why}), saves {price}/h", node.name)
 }
 
 fn is_in_progress(snapshot: &Snapshot, claim: &ClaimName) -> bool {

@@ -153,6 +153,8 @@ pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitia
 pub const EXCLUDE_FROM_LOAD_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// Annotation that keeps pods and nodes from being disrupted.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+/// Annotation of a pod: those of a ReplicaSet with less are deleted first.
+pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Annotation of a Job: how long each of its pods runs in a simulation, for example `45m`.
 pub const SIMULATED_DURATION: &str = "napkeeper.io/simulated-duration";
 /// Annotation of an AKSNodeClass: the id of the capacity reservation group of its nodes.

@@ -11,9 +11,7 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The pod priority that raises the cost of an eviction by one, as in Karpenter.
-const PRIORITY_UNIT: i64 = 1 << 25;
-/// The unit in which costs and lifetimes are counted.
+/// The unit in which lifetimes are counted.
 const MILLI: i64 = 1_000;
 
 /// A NodeClaim that counts for its static pool.
@@ -133,10 +131,10 @@ impl<'a> PoolMember<'a> {
         }
     }
 
-    /// The cost of evicting its pods, times the remaining share of its lifetime: in millionths.
+    /// The cost of evicting its pods, and one more, times the remaining share of its lifetime in thousandths.
     fn disruption_cost(&self, now: Timestamp) -> i64 {
-        let pods = self.pods.iter().map(|pod| eviction_cost(pod.shape.priority).max(0));
-        (MILLI + pods.sum::<i64>()).saturating_mul(self.lifetime_remaining(now))
+        let pods = self.pods.iter().map(|pod| pod.eviction_cost().max(0));
+        (Pod::EVICTION_COST + pods.sum::<i64>()).saturating_mul(self.lifetime_remaining(now))
     }
 
     /// The remaining share of its lifetime, in thousandths; 1,000 where it never expires.
@@ -146,33 +144,5 @@ impl<'a> PoolMember<'a> {
         let whole = i128::from(after.as_secs().max(1));
         let left = (whole - age) * i128::from(MILLI) / whole;
         i64::try_from(left).unwrap_or(0).clamp(0, MILLI)
-    }
-}
-
-/// The cost of an eviction, in thousandths: one, more or less by the pod's priority, at most ten.
-fn eviction_cost(priority: i32) -> i64 {
-    (MILLI + i64::from(priority) * MILLI / PRIORITY_UNIT).clamp(-10 * MILLI, 10 * MILLI)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn the_cost_of_an_eviction_is_karpenters() {
-        // Priority 2^25 doubles it; the extremes are cut off at ten.
-        for (priority, cost) in [(0, 1_000), (1 << 25, 2_000), (-(1 << 25), 0), (i32::MAX, 10_000), (i32::MIN, -10_000)]
-        {
-            let expected = if priority == i32::MIN { -10_000 } else { cost };
-            assert_eq!(eviction_cost(priority), expected, "{priority}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_higher_priority_never_costs_less(a in any::<i32>(), b in any::<i32>()) {
-            prop_assert!(eviction_cost(a.min(b)) <= eviction_cost(a.max(b)));
-        }
     }
 }

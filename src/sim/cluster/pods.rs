@@ -121,6 +121,7 @@ impl Cluster {
             created_at: self.now,
             unschedulable: false,
             do_not_disrupt: template.do_not_disrupt,
+            deletion_cost: template.deletion_cost,
             termination_grace: template.grace,
             volumes,
             ..Pod::waiting(key, self.ids.uid(), &template.shape, owner)

@@ -63,8 +63,10 @@ pub(super) fn tier(pod: &Pod) -> u8 {
     }
 }
 
-/// What evicting it costs: 1 for a pod of priority 0, more for a higher priority, −10 to 10.
+/// What evicting it costs: 1 for an ordinary pod, more for a higher priority or `pod-deletion-cost`, −10 to 10.
 pub(super) fn eviction_cost(pod: &Pod) -> f64 {
     const PRIORITY_PER_POD: f64 = 33_554_432.0;
-    (1.0 + f64::from(pod.shape.priority) / PRIORITY_PER_POD).clamp(-10.0, 10.0)
+    const DELETION_COST_PER_POD: f64 = 134_217_728.0;
+    let by_priority = f64::from(pod.shape.priority) / PRIORITY_PER_POD;
+    (1.0 + f64::from(pod.deletion_cost) / DELETION_COST_PER_POD + by_priority).clamp(-10.0, 10.0)
 }

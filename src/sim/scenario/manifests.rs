@@ -177,5 +177,6 @@ impl<'d> ManifestCollector<'d> {
 
 fn template(read: convert::PodTemplate) -> PodTemplate {
     let grace = read.termination_grace_period.unwrap_or(PodTemplate::GRACE);
-    PodTemplate { grace, do_not_disrupt: read.do_not_disrupt, ..PodTemplate::new(Arc::clone(&read.shape)) }
+    let convert::PodTemplate { do_not_disrupt, deletion_cost, .. } = read;
+    PodTemplate { grace, do_not_disrupt, deletion_cost, ..PodTemplate::new(Arc::clone(&read.shape)) }
 }

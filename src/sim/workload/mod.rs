@@ -26,6 +26,8 @@ pub struct PodTemplate {
     pub grace: SignedDuration,
     /// They must not be disrupted.
     pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// Annotation `controller.kubernetes.io/pod-deletion-cost`.
+    pub deletion_cost: i32,
 }
 
 impl PodTemplate {
@@ -35,7 +37,7 @@ impl PodTemplate {
     /// Pods of this shape with Kubernetes' default grace.
     #[must_use]
     pub fn new(shape: impl Into<Arc<PodShape>>) -> Self {
-        Self { shape: shape.into(), grace: Self::GRACE, do_not_disrupt: None }
+        Self { shape: shape.into(), grace: Self::GRACE, do_not_disrupt: None, deletion_cost: 0 }
     }
 }
 

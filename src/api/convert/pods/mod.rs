@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Pod, PodAffinity, PodOwner, PodPhase, PodShape, Preferences};
-use napkeeper_core::model::labels::DO_NOT_DISRUPT;
+use napkeeper_core::model::labels::{DO_NOT_DISRUPT, POD_DELETION_COST};
 use napkeeper_core::model::names::{Namespace, NodeName, ObjectName};
 use napkeeper_core::snapshot::spread_defaults::DEFAULT_SCHEDULER;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub struct PodTemplate {
     pub shape: Arc<PodShape>,
     /// The pods must not be disrupted.
     pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// Annotation `controller.kubernetes.io/pod-deletion-cost`.
+    pub deletion_cost: i32,
     /// PersistentVolumeClaims that every pod uses.
     pub volumes: Vec<ObjectName>,
     /// `terminationGracePeriodSeconds`; `None` is the default of Kubernetes.
@@ -82,6 +84,7 @@ fn read(
     PodTemplate {
         shape: Arc::new(shape),
         do_not_disrupt: do_not_disrupt(metadata),
+        deletion_cost: deletion_cost(metadata),
         volumes: volumes(spec, metadata.name.as_deref(), &at_spec, found),
         termination_grace_period: spec.termination_grace_period_seconds.map(SignedDuration::from_secs),
     }
@@ -94,6 +97,12 @@ fn do_not_disrupt(metadata: &ObjectMeta) -> Option<DoNotDisrupt> {
         // Any other value: never disrupting the pod is the safe reading.
         text => Some(duration::parse(text).map_or(DoNotDisrupt::Always, DoNotDisrupt::For)),
     }
+}
+
+/// Anything but a number is 0, as for the controller of ReplicaSets.
+fn deletion_cost(metadata: &ObjectMeta) -> i32 {
+    let annotation = metadata.annotations.as_ref().and_then(|annotations| annotations.get(POD_DELETION_COST));
+    annotation.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 /// A generic ephemeral volume's claim is named after its pod, so a template's has no name yet.
@@ -170,6 +179,7 @@ fn read_partially(object: &WirePod, found: &mut Violations) -> Option<Pod> {
         ready: is_ready(object),
         unschedulable: is_unschedulable(object),
         do_not_disrupt: template.do_not_disrupt,
+        deletion_cost: template.deletion_cost,
         volumes: template.volumes,
         nominated,
         scheduler: scheduler(spec),

@@ -2,7 +2,7 @@
 
 use super::super::candidate::Candidate;
 use super::super::{BUDGET_RETRY, VALIDATION_DELAY};
-use super::components::{Component, worthwhile};
+use super::components::Component;
 use super::search::Pass;
 use super::{Finding, Move};
 use crate::catalog::CapacityType;
@@ -71,7 +71,7 @@ impl Pass<'_, '_, '_> {
         }
         let Some(outcome) = simulation.without(&sources, sources.len()) else { return };
         // Where none is needed any more, it is found again as one that can be deleted.
-        let components = worthwhile(&sources, outcome, self.available()).into_iter();
+        let components = self.filter.worthwhile(&sources, outcome).into_iter();
         for (index, component) in components.filter(|component| !component.new_nodes.is_empty()).enumerate() {
             if self.budgets.consume_all(&component.sources, DisruptionReason::Underutilized) {
                 self.start(component, index);

@@ -1,6 +1,7 @@
 //! Divides a simulation into moves that share nothing: a node and the new nodes that its pods go to, and all others whose
 //! pods go there too.
 
+use super::super::balanced::BalancedPools;
 use super::super::candidate::Candidate;
 use crate::catalog::CapacityType;
 use crate::model::amounts::money::HourlyPrice;
@@ -27,14 +28,24 @@ pub(super) struct Component<'c, 'a> {
     pub(super) new_nodes: Vec<NewNode>,
 }
 
-/// The moves of a simulation that are worth it.
-pub(super) fn worthwhile<'c, 'a>(
-    sources: &[&'c Candidate<'a>],
-    outcome: SchedulingResult,
-    available: &AvailableOfferings,
-) -> Vec<Component<'c, 'a>> {
-    let components = components(sources, outcome).into_iter();
-    components.filter_map(|component| component.worthwhile(available)).collect()
+/// What decides whether a move is worth it.
+#[derive(Clone, Copy)]
+pub(super) struct MoveFilter<'p> {
+    pub(super) available: &'p AvailableOfferings,
+    pub(super) balanced_pools: &'p BalancedPools<'p>,
+}
+
+impl MoveFilter<'_> {
+    /// The moves of a simulation that are worth it.
+    pub(super) fn worthwhile<'c, 'a>(
+        &self,
+        sources: &[&'c Candidate<'a>],
+        outcome: SchedulingResult,
+    ) -> Vec<Component<'c, 'a>> {
+        let components = components(sources, outcome).into_iter();
+        let worthwhile = components.filter_map(|component| component.worthwhile(self.available));
+        worthwhile.filter(|component| self.balanced_pools.approve(&component.sources, component.saving())).collect()
+    }
 }
 
 fn components<'c, 'a>(sources: &[&'c Candidate<'a>], outcome: SchedulingResult) -> Vec<Component<'c, 'a>> {

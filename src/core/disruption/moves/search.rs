@@ -4,9 +4,10 @@
 //! Beside them, nodes that fewer or cheaper new ones can replace: the most wasteful two, three and so on together,
 //! of which the best set is taken, and single ones in turn.
 
+use super::super::balanced::BalancedPools;
 use super::super::candidate::Candidate;
 use super::super::{BUDGET_RETRY, RemainingBudgets, allows_consolidation};
-use super::components::{Component, LONGEST_LIFE, worthwhile};
+use super::components::{Component, LONGEST_LIFE, MoveFilter};
 use super::scatter::Rooms;
 use super::simulation::{Simulation, SimulationInput};
 use super::soft_taints::{is_soft_tainted, soft_taint};
@@ -44,6 +45,8 @@ pub(in crate::disruption) struct Search<'a> {
     pub(in crate::disruption) available_offerings: &'a dyn Fn() -> &'a AvailableOfferings,
     /// The capacity that CapacityBuffers have.
     pub(in crate::disruption) buffer_capacity: &'a BufferCapacity,
+    /// NodePools with the policy `Balanced`.
+    pub(in crate::disruption) balanced_pools: &'a BalancedPools<'a>,
 }
 
 /// Nodes that may be disrupted.
@@ -79,17 +82,13 @@ pub(in crate::disruption) fn consolidate(
     let (movable, kept): (Vec<_>, Vec<_>) = candidates.with_pods.iter().copied().partition(may_move);
     let later = [kept.as_slice(), candidates.empty].concat();
     let is_unsettled = provision.deferred > 0 || has_unobserved_claims(snapshot);
-    let input = SimulationInput {
-        snapshot,
-        provision,
-        available: (search.available_offerings)(),
-        buffer_capacity: search.buffer_capacity,
-        now,
-    };
+    let available = (search.available_offerings)();
+    let filter = MoveFilter { available, balanced_pools: search.balanced_pools };
+    let input = SimulationInput { snapshot, provision, available, buffer_capacity: search.buffer_capacity, now };
     let simulation = Simulation::new(input, nodes_being_deleted(candidates.empty, plan)).filter(|_| !is_unsettled);
     // What has been found is simulated again before it is carried out, however long this lasts.
     let Some(simulation) = simulation else { return };
-    Pass { search, simulation, memory, budgets, plan, generations, retry_at: None }.run(movable, later);
+    Pass { search, simulation, filter, memory, budgets, plan, generations, retry_at: None }.run(movable, later);
 }
 
 /// Nodes that are deleted in this very pass: no pods are moved there.
@@ -110,6 +109,7 @@ fn nodes_being_deleted(candidates: &[&Candidate<'_>], plan: &Plan) -> BTreeSet<N
 pub(super) struct Pass<'p, 'a, 'b> {
     pub(super) search: &'p Search<'a>,
     pub(super) simulation: Simulation<'p>,
+    pub(super) filter: MoveFilter<'p>,
     pub(super) memory: &'p mut MoveMemory,
     pub(super) budgets: &'p mut RemainingBudgets<'b>,
     pub(super) plan: &'p mut Plan,
@@ -132,7 +132,7 @@ impl<'p> Pass<'p, '_, '_> {
     fn run<'c, 'a>(mut self, mut candidates: Vec<&'c Candidate<'a>>, later: Vec<&'c Candidate<'a>>) {
         let now = self.search.now;
         let last = |c: &Candidate<'_>| self.memory.unconsolidatable.get(&c.claim.name);
-        candidates.sort_by_key(|c| (last(c).map(|(at, _)| *at), Reverse(c.price_per_pod()), c.claim.name.clone()));
+        candidates.sort_by_key(|c| (last(c).map(|(at, _)| *at), Reverse(c.price_per_eviction()), c.claim.name.clone()));
         self.retry_at = self.more_worth_at(&candidates);
         later.iter().map(|c| c.eligible_at).filter(|at| *at > now).for_each(|at| self.retry(at));
         let deletable = self.find_deletable(&candidates, later);
@@ -198,13 +198,17 @@ impl<'p> Pass<'p, '_, '_> {
         mut later: Vec<&'c Candidate<'a>>,
     ) -> Deletable<'c, 'a> {
         let rooms = Rooms::new(self.search.snapshot);
-        let fits = |c: &&Candidate<'_>| rooms.may_take_pods_of(c);
+        let balanced_pools = self.filter.balanced_pools;
+        let fits = |c: &&Candidate<'_>| {
+            let is_approved = c.is_empty() || balanced_pools.approve(&[c], c.price);
+            is_approved && rooms.may_take_pods_of(c)
+        };
         let (mut now, early): (Vec<_>, Vec<_>) = candidates.iter().copied().filter(fits).partition(|c| pays_back(c));
         now.sort_by_key(|c| self.memory.deletable_since.get(&c.claim.name).copied().unwrap_or(Timestamp::MAX));
         let set = self.simulation.largest_set(Vec::new(), &each(now), 0);
         later.retain(fits);
         later.extend(early);
-        later.sort_by_key(|c| (!is_soft_tainted(c), Reverse(c.price_per_pod()), c.claim.name.clone()));
+        later.sort_by_key(|c| (!is_soft_tainted(c), Reverse(c.price_per_eviction()), c.claim.name.clone()));
         let all = self.simulation.largest_set(set.clone(), &each(later), 0).concat();
         let before = std::mem::take(&mut self.memory.deletable_since);
         let since = |name: &ClaimName| before.get(name).copied().unwrap_or(self.search.now);
@@ -226,10 +230,10 @@ impl<'p> Pass<'p, '_, '_> {
         };
         let singles: Vec<&Candidate<'_>> =
             candidates.iter().filter(is_new).take(MAX_SINGLE_SIMULATIONS).copied().collect();
-        let available = self.available();
+        let filter = self.filter;
         let results: Vec<_> = map_in_order(self.search.threads, &singles, |candidate| {
             let sources = std::slice::from_ref(candidate);
-            let components = worthwhile(sources, simulation.without(sources, 1)?, available);
+            let components = filter.worthwhile(sources, simulation.without(sources, 1)?);
             // Where none is needed, the pods do not find room however they are placed.
             let component = components.first().filter(|component| !component.new_nodes.is_empty())?;
             Some(names_of(&component.sources))
@@ -255,10 +259,10 @@ impl<'p> Pass<'p, '_, '_> {
         let mut sizes: Vec<usize> = REPLACED_TOGETHER.into_iter().filter(|size| *size <= order.len()).collect();
         let all = order.len().min(REPLACED_TOGETHER.last().copied().unwrap_or_default());
         sizes.extend((all > 1 && !sizes.contains(&all)).then_some(all));
-        let available = self.available();
+        let filter = self.filter;
         let results = map_in_order(self.search.threads, &sizes, |size| {
             let sources = &order[..*size];
-            let mut components = worthwhile(sources, simulation.without(sources, *size)?, available);
+            let mut components = filter.worthwhile(sources, simulation.without(sources, *size)?);
             components.retain(|component| !component.new_nodes.is_empty());
             let saving = components.iter().map(|component| i128::from(component.saving().nanos())).sum::<i128>();
             let sets = components.iter().map(|component| names_of(&component.sources)).collect::<Vec<_>>();
@@ -270,17 +274,13 @@ impl<'p> Pass<'p, '_, '_> {
             .map(|(_, sets)| sets)
             .unwrap_or_default()
     }
-
-    pub(super) fn available(&self) -> &'p AvailableOfferings {
-        (self.search.available_offerings)()
-    }
 }
 
 /// The most wasteful nodes first, for each pod that would have to move. Reserved ones are paid for anyway.
 fn by_waste<'c, 'a>(candidates: &[&'c Candidate<'a>]) -> Vec<&'c Candidate<'a>> {
     let mut order: Vec<&Candidate<'_>> =
         candidates.iter().copied().filter(|c| c.capacity_type != CapacityType::Reserved).collect();
-    order.sort_by_key(|c| (Reverse(c.waste() / (1 + c.pods.len() as i128)), c.claim.name.clone()));
+    order.sort_by_key(|c| (Reverse(c.waste_per_eviction()), c.claim.name.clone()));
     order
 }
 

@@ -10,7 +10,7 @@ use crate::model::cluster::claim::{Claim, LaunchFailure};
 use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{DoNotDisrupt, HostPort, Pod, PodShape, Taint};
-use crate::model::cluster::pool::{Budget, BudgetNodes, NodePool};
+use crate::model::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, NodePool};
 use crate::model::labels;
 use crate::model::names::{ClaimName, NodeName};
 use crate::plan::{ClaimDraft, ClaimUpdate, Command, NodeUpdate};
@@ -465,4 +465,58 @@ fn a_source_that_must_not_be_disrupted_any_more_waits_for_that() {
     world.snapshot.put_pod(pod);
     assert_eq!(world.wait(10), ["underutilized c00"]);
     assert!(world.snapshot.nodes().get(&NodeName::new("aks-c00").unwrap()).is_some());
+}
+
+/// A node of 8 cores with these pods, and one of 16 cores that stays, with as many pods as are said; in a pool with a policy.
+fn beside_one_that_stays(policy: ConsolidationPolicy, deletion_costs: &[i32], staying: usize) -> World {
+    let mut world = World::of_sizes(&[MEDIUM, LARGE], MEDIUM, 1);
+    world.pool.disruption.policy = policy;
+    world.snapshot.put_pool(world.pool.name.clone(), world.pool.clone());
+    let (mut claim, mut node) = managed("large", &world.pool, offering(LARGE, 1, OnDemand));
+    (claim.created_at, claim.status.initialized) = (at(-3660), Some(at(-3600)));
+    node.do_not_disrupt = true;
+    put(&mut world.snapshot, (claim, node));
+    for n in 0..staying {
+        world.run_pod(&format!("s{n}"), "large", 100);
+    }
+    let node = world.node("c00");
+    for (n, deletion_cost) in deletion_costs.iter().enumerate() {
+        let pod = running(&format!("p{n}"), &Arc::new(shape(&format!("p{n}"), 100, 1)), &node);
+        world.snapshot.put_pod(Pod { deletion_cost: *deletion_cost, ..pod });
+    }
+    world
+}
+
+#[test]
+fn the_policy_balanced_asks_for_a_share_of_the_cost_that_is_worth_the_share_of_pods() {
+    use ConsolidationPolicy::{Balanced, WhenEmptyOrUnderutilized};
+    let whole = i32::try_from(Pod::EVICTION_COST).unwrap();
+    // A node of 8 cores costs a third of it and one of 16 cores. Ten pods and the node are 11 of 13 of what the pool's
+    // disruption costs: the ratio is 0.4.
+    for (policy, deletion_costs, staying, is_deleted) in [
+        (WhenEmptyOrUnderutilized, vec![0; 10], 1, true),
+        (Balanced, vec![0; 10], 1, false),
+        // 2 of 11: the ratio is 1.9.
+        (Balanced, vec![0], 8, true),
+        // 2 of 3: the ratio is 0.51. And with a pod whose eviction costs twice as much, 3 of 4: 0.45.
+        (Balanced, vec![0], 0, true),
+        (Balanced, vec![whole], 0, false),
+        // Ten pods that cost a fifth each are 3 of 5: 0.57.
+        (Balanced, vec![-whole / 5 * 4; 10], 1, true),
+    ] {
+        let mut world = beside_one_that_stays(policy, &deletion_costs, staying);
+        let expected: &[&str] = if is_deleted { &["underutilized c00"] } else { &[] };
+        assert_eq!(world.all(600), expected, "{policy:?} {deletion_costs:?} beside {staying}");
+        let is_tainted = !world.soft_tainted().is_empty();
+        assert_eq!(is_tainted, is_deleted, "{policy:?} {deletion_costs:?} beside {staying}");
+    }
+}
+
+#[test]
+fn a_node_is_empty_if_evicting_its_pods_costs_nothing() {
+    let nothing = -i32::try_from(Pod::EVICTION_COST).unwrap();
+    for (deletion_costs, expected) in [(vec![nothing, nothing], &["empty c00"][..]), (vec![nothing, 0], &[])] {
+        let mut world = beside_one_that_stays(ConsolidationPolicy::WhenEmpty, &deletion_costs, 1);
+        assert_eq!(world.all(60), expected, "{deletion_costs:?}");
+    }
 }

@@ -248,6 +248,9 @@ pub struct Pod {
     pub unschedulable: bool,
     /// It must not be disrupted.
     pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// Annotation `controller.kubernetes.io/pod-deletion-cost`: those with less go first. 0 where it is absent or invalid, as
+    /// for Kubernetes.
+    pub deletion_cost: i32,
     /// PersistentVolumeClaims that it uses.
     pub volumes: Vec<ObjectName>,
     /// The node that kube-scheduler has nominated by preemption.
@@ -271,6 +274,8 @@ impl Pod {
     /// Priority of `system-cluster-critical`. Classes of users end at half of it (kubernetes
     /// `pkg/apis/scheduling/types.go`).
     const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
+    /// What the eviction of an ordinary pod costs, in the unit of [`eviction_cost`](Self::eviction_cost).
+    pub const EVICTION_COST: i64 = 1 << 27;
 
     /// A pending, unschedulable pod without volumes, created at the epoch.
     #[must_use]
@@ -289,6 +294,7 @@ impl Pod {
             ready: false,
             unschedulable: true,
             do_not_disrupt: None,
+            deletion_cost: 0,
             volumes: Vec::new(),
             nominated: None,
             scheduler: None,
@@ -344,6 +350,15 @@ impl Pod {
         self.shape.priority >= Self::SYSTEM_CRITICAL_PRIORITY
     }
 
+    /// What its eviction costs, in 2^-27 of what that of an ordinary pod costs: more for a higher priority or
+    /// `pod-deletion-cost`, −10 to 10 times as much (Karpenter core, `EvictionCost`).
+    #[must_use]
+    pub fn eviction_cost(&self) -> i64 {
+        let by_priority = i64::from(self.shape.priority) * 4;
+        let cost = Self::EVICTION_COST + i64::from(self.deletion_cost) + by_priority;
+        cost.clamp(-10 * Self::EVICTION_COST, 10 * Self::EVICTION_COST)
+    }
+
     /// It must be gone from its node before the VM is deleted; `node_ready_since` is `None` if the node is not ready.
     /// One that is stuck while terminating does not count, but only where a kubelet reports: elsewhere nobody knows
     /// whether its containers have ended. A DaemonSet's pod counts only where a kubelet can end it: it moves nowhere.
@@ -385,6 +400,41 @@ impl Pod {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::{pod, shape};
+    use proptest::prelude::*;
+
+    fn eviction_cost(priority: i32, deletion_cost: i32) -> i64 {
+        let shape = PodShape { priority, ..shape("app", 100, 1) };
+        Pod { deletion_cost, ..pod("p", &Arc::new(shape)) }.eviction_cost()
+    }
+
+    #[test]
+    fn the_cost_of_an_eviction_is_karpenters() {
+        // Priority 2^25 doubles it, and so does a deletion cost of 2^27; the extremes are cut off at ten.
+        for (priority, deletion_cost, tenths) in [
+            (0, 0, 10),
+            (1 << 25, 0, 20),
+            (-(1 << 25), 0, 0),
+            (i32::MAX, 0, 100),
+            (i32::MIN, 0, -100),
+            (0, 1 << 27, 20),
+            (0, -(1 << 27), 0),
+            (1 << 25, -(1 << 27), 10),
+            (0, i32::MAX, 100),
+            (0, i32::MIN, -100),
+        ] {
+            let expected = Pod::EVICTION_COST * tenths / 10;
+            assert_eq!(eviction_cost(priority, deletion_cost), expected, "{priority} {deletion_cost}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_higher_priority_never_costs_less(a in any::<i32>(), b in any::<i32>(), other in any::<i32>()) {
+            prop_assert!(eviction_cost(a.min(b), other) <= eviction_cost(a.max(b), other));
+            prop_assert!(eviction_cost(other, a.min(b)) <= eviction_cost(other, a.max(b)));
+        }
+    }
 
     /// Every toleration of a small world against every taint of it; what Kubernetes says of each, in its own words:
     /// "the keys are the same and the effects are the same, and the operator is Exists, or it is Equal and the values

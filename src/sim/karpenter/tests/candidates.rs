@@ -77,6 +77,8 @@ const CASES: &[Case] = &[
     ("a higher priority costs more", "node a; pod a 500 priority=33554432", Candidate("a"), "cost 3"),
     ("but at most ten", "node a; pod a 500 priority=1000000000", Candidate("a"), "cost 11"),
     ("a low priority costs less", "node a; pod a 500 priority=-16777216", Candidate("a"), "cost 1.5"),
+    ("a deletion cost counts too", "node a; pod a 500 deletion-cost=134217728", Candidate("a"), "cost 3"),
+    ("and may be negative", "node a; pod a 500 deletion-cost=-67108864", Candidate("a"), "cost 1.5"),
     ("but never less than nothing", "node a; pod a 500 priority=-1000000000; pod a 500", Candidate("a"), "cost 2"),
 ];
 

@@ -7,7 +7,7 @@
 //!   `unmanaged unjoined uninit notready marked queued nominated terminating dnd cordoned`. A later line replaces an
 //!   earlier one.
 //! - `pod NODE|- CPU xTIMES app=NAME priority=N near=APP apart=APP spread=zone|host soft=zone|host zone=N prefers=N dnd=TIME
-//!   age=TIME volume=ZONE port=N`, and the words `daemon static bare ending done starting tolerates dnd`
+//!   age=TIME volume=ZONE port=N deletion-cost=N`, and the words `daemon static bare ending done starting tolerates dnd`
 //! - `pdb APP none|one|blocks unready`
 //! - `gone TYPE|spot`: an offering that Azure has refused
 //! - `rules spot|fresh-off`

@@ -259,6 +259,7 @@ pub(super) fn pod_entry(cluster: &mut Cluster, words: &Words<'_>) {
             pod.phase = PodPhase::Succeeded;
         }
         pod.deleting_at = words.has("ending").then_some(now());
+        pod.deletion_cost = words.get("deletion-cost").map_or(0, |cost| cost.parse().unwrap());
         let timed = words.get("dnd").map(|time| DoNotDisrupt::For(duration(time)));
         pod.do_not_disrupt = timed.or_else(|| words.has("dnd").then_some(DoNotDisrupt::Always));
         let volume = words.get("volume").map(|number| zone(number).as_str().to_owned());
