@@ -1,4 +1,4 @@
-//! Measures how long it takes to find that no node of a large cluster can go, on one and on several threads.
+//! Measures how long it takes to find which nodes of a large cluster can go, on one and on several threads.
 
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
@@ -11,9 +11,11 @@ use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::names::{ClaimName, NameError, ProviderId, Region, Uid, VmSize, Zone};
 use napkeeper_core::model::settings::Settings;
+use napkeeper_core::plan::Command;
 use napkeeper_core::provisioning::ProvisionMemory;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_tests::fixtures;
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -22,46 +24,79 @@ use std::time::{Duration, Instant};
 /// How often each is measured; the median counts.
 const REPEATS: usize = 5;
 
-/// Measures one pass over a cluster whose nodes are full and cheap, and prints a line for each number of threads.
+/// A cluster of 1,000 nodes that is consolidated.
+struct Case {
+    name: &'static str,
+    pods: usize,
+    /// What a node costs, in nano-USD per hour.
+    price: i64,
+}
+
+/// The last is what is left when half of the load has gone: half of the nodes can go, as many together as budgets allow.
+const CASES: [Case; 3] = [
+    Case { name: "full and cheap: no node can go", pods: 20_000, price: 1 },
+    Case { name: "full, at the price of the catalogue", pods: 20_000, price: 921_000_000 },
+    Case { name: "half of the pods have gone", pods: 10_000, price: 921_000_000 },
+];
+const NODES: usize = 1_000;
+
+/// Measures a first pass over each cluster, and a second one without a change, and prints a line for each number of threads.
 pub(crate) fn measure() -> Result<(), NameError> {
-    let (nodes, pods) = (1_000, 20_000);
-    let mut snapshot = fixtures::busy_cluster(nodes, pods);
-    let pool = fixtures::pool("general");
-    for node in snapshot.nodes().values().map(|node| Node::clone(node)).collect::<Vec<_>>() {
-        own(&mut snapshot, &pool, node)?;
-    }
-    println!("\nconsolidation: a pass over {nodes} nodes with {pods} pods, none of which can go");
+    println!("\nconsolidation: a pass over {NODES} nodes, and the next one when nothing has changed");
     let all = available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let alone = pass(&snapshot, NonZeroUsize::MIN);
-    println!("  threads=1: {:.1} ms", alone.0.as_secs_f64() * 1000.0);
-    if all > NonZeroUsize::MIN {
-        let together = pass(&snapshot, all);
-        let same = if together.1 == alone.1 { "the same answer" } else { "ANOTHER ANSWER" };
-        println!("  threads={all}: {:.1} ms, {same}", together.0.as_secs_f64() * 1000.0);
+    for case in CASES {
+        let mut snapshot = fixtures::busy_cluster(NODES, case.pods);
+        let pool = fixtures::pool("general");
+        for node in snapshot.nodes().values().map(|node| Node::clone(node)).collect::<Vec<_>>() {
+            own(&mut snapshot, &pool, (node, case.price))?;
+        }
+        println!("  {}, {} pods", case.name, case.pods);
+        let mut answers = Vec::new();
+        for threads in BTreeSet::from([NonZeroUsize::MIN, all]) {
+            let passes = passes(&snapshot, threads);
+            let [first, next] = passes.took.map(|took| took.as_secs_f64() * 1000.0);
+            println!("    threads={threads}: {first:.1} ms, then {next:.1} ms");
+            answers.push(passes.memory);
+        }
+        let is_same = answers.windows(2).all(|pair| pair[0] == pair[1]);
+        assert!(is_same, "the answer depends on the number of threads");
     }
     Ok(())
 }
 
-/// One pass by so many threads: how long it takes, and what is remembered of it.
-fn pass(snapshot: &Snapshot, threads: NonZeroUsize) -> (Duration, DisruptionMemory) {
+/// Two passes one after the other.
+struct Passes {
+    took: [Duration; 2],
+    /// What is remembered after both.
+    memory: DisruptionMemory,
+}
+
+/// Those with the median time of the first, by so many threads.
+fn passes(snapshot: &Snapshot, threads: NonZeroUsize) -> Passes {
     let settings = Settings { consolidation_threads: threads, ..fixtures::settings() };
     let provision = ProvisionMemory::default();
-    let mut runs: Vec<(Duration, DisruptionMemory)> = (0..REPEATS)
+    let mut runs: Vec<Passes> = (0..REPEATS)
         .map(|_| {
             let mut memory = DisruptionMemory::default();
-            let now = fixtures::instant() + SignedDuration::from_mins(1);
-            let begun = Instant::now();
-            let plan = disrupt(snapshot, &mut memory, &provision, &settings, now, 1);
-            assert!(plan.commands.is_empty(), "no node can go: {plan:?}");
-            (begun.elapsed(), memory)
+            let took = [0, 10].map(|secs| {
+                let now = fixtures::instant() + SignedDuration::from_mins(10) + SignedDuration::from_secs(secs);
+                let begun = Instant::now();
+                let plan = disrupt(snapshot, &mut memory, &provision, &settings, now, 1);
+                let took = begun.elapsed();
+                let deletes =
+                    plan.commands.iter().any(|planned| matches!(planned.command, Command::DeleteClaim { .. }));
+                assert!(!deletes, "what is found must hold for 15 s: {plan:?}");
+                took
+            });
+            Passes { took, memory }
         })
         .collect();
-    runs.sort_by_key(|(time, _)| *time);
+    runs.sort_by_key(|passes| passes.took[0]);
     runs.swap_remove(REPEATS / 2)
 }
 
-/// Makes a node one of a NodeClaim that is so cheap that nothing replaces it.
-fn own(snapshot: &mut Snapshot, pool: &NodePool, node: Node) -> Result<(), NameError> {
+/// Makes a node one of a NodeClaim with this price.
+fn own(snapshot: &mut Snapshot, pool: &NodePool, (node, price): (Node, i64)) -> Result<(), NameError> {
     let name = ClaimName::new(node.name.as_str())?;
     let (ids, now) = (resource_ids(&fixtures::settings().cluster.node_resource_group, &name), fixtures::instant());
     let key = OfferingKey {
@@ -69,7 +104,7 @@ fn own(snapshot: &mut Snapshot, pool: &NodePool, node: Node) -> Result<(), NameE
         zone: Zone::of(&Region::new("westeurope")?, 1),
         capacity_type: CapacityType::OnDemand,
     };
-    let offering = PlannedOffering { key, price: HourlyPrice::from_nanos(1) };
+    let offering = PlannedOffering { key, price: HourlyPrice::from_nanos(price) };
     let id = ProviderId::of_vm(&ids.vm);
     snapshot.put_claim(Claim {
         uid: Uid::new(name.as_str())?,

@@ -9,10 +9,11 @@
 use super::super::candidate::Candidate;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::node::Node;
-use crate::model::cluster::pod::Pod;
+use crate::model::cluster::pod::{Pod, PodShape};
 use crate::model::names::NodeName;
 use crate::snapshot::Snapshot;
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 /// A node that takes pods.
@@ -22,36 +23,57 @@ struct Room<'a> {
 }
 
 impl Room<'_> {
-    fn takes(&self, pod: &Pod) -> bool {
-        let shape = &pod.shape;
+    fn takes(&self, shape: &PodShape) -> bool {
         shape.requests.fits(&self.free)
             && shape.untolerated(&self.node.taints).is_none()
             && shape.accepts_labels(&self.node.labels)
     }
+
+    /// How much kube-scheduler prefers it for pods of this shape.
+    fn rank(&self, shape: &PodShape, index: usize) -> Rank {
+        let is_avoided = self.node.taints.iter().any(|taint| shape.avoids(taint));
+        Rank { is_preferred: !is_avoided, free_permille: self.free_permille(), index }
+    }
+
+    /// The mean of the free parts of CPU and memory.
+    fn free_permille(&self) -> i128 {
+        let part = |free: i64, all: i64| i128::from(free) * 500 / i128::from(all.max(1));
+        let all = &self.node.allocatable;
+        part(self.free.cpu_millis, all.cpu_millis) + part(self.free.memory, all.memory)
+    }
 }
 
 /// What is free on all nodes that take pods.
-pub(super) struct Rooms<'a>(Vec<Room<'a>>);
+pub(super) struct Rooms<'a> {
+    all: Vec<Room<'a>>,
+    /// By shape of pods: the first two that take one.
+    first: RefCell<BTreeMap<*const PodShape, Vec<&'a NodeName>>>,
+}
 
 impl<'a> Rooms<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Self {
-        Self(rooms(snapshot, |_| true))
+        Self { all: rooms(snapshot, |_| true), first: RefCell::default() }
     }
 
     /// False when some pod of a node has no room on any other, so that nothing need be simulated.
     pub(super) fn may_take_pods_of(&self, source: &Candidate<'_>) -> bool {
-        let takes = |room: &Room<'_>, pod: &Pod| room.node.name != source.node.name && room.takes(pod);
-        source.pods.iter().all(|pod| self.0.iter().any(|room| takes(room, pod)))
+        let mut first = self.first.borrow_mut();
+        source.pods.iter().all(|pod| {
+            let taking = || self.all.iter().filter(|room| room.takes(&pod.shape)).map(|room| &room.node.name);
+            let nodes = first.entry(Arc::as_ptr(&pod.shape)).or_insert_with(|| taking().take(2).collect());
+            nodes.iter().any(|node| **node != source.node.name)
+        })
     }
 }
 
 /// True when all pods of these candidates find room on other nodes.
 pub(super) fn finds_room(snapshot: &Snapshot, leaving: &BTreeSet<NodeName>, sources: &[&Candidate<'_>]) -> bool {
     let excluded: BTreeSet<&NodeName> = sources.iter().map(|source| &source.node.name).chain(leaving).collect();
-    let mut rooms = rooms(snapshot, |node| !excluded.contains(&node.name));
+    let rooms = rooms(snapshot, |node| !excluded.contains(&node.name));
     let mut pods: Vec<&Arc<Pod>> = sources.iter().flat_map(|source| &source.pods).collect();
     pods.sort_by_key(|pod| (pod.shape.requests.cpu_millis, pod.shape.requests.memory, &pod.key));
-    pods.iter().all(|pod| place(pod, &mut rooms))
+    let mut placing = Placing { rooms, by_shape: BTreeMap::new() };
+    pods.iter().all(|pod| placing.place(&pod.shape))
 }
 
 fn rooms(snapshot: &Snapshot, is_kept: impl Fn(&Node) -> bool) -> Vec<Room<'_>> {
@@ -62,24 +84,79 @@ fn rooms(snapshot: &Snapshot, is_kept: impl Fn(&Node) -> bool) -> Vec<Room<'_>> 
         .collect()
 }
 
-fn place(pod: &Pod, rooms: &mut [Room<'_>]) -> bool {
-    let takes = |room: &&mut Room<'_>| room.takes(pod);
-    let preference = |room: &&mut Room<'_>| {
-        let is_avoided = room.node.taints.iter().any(|taint| pod.shape.avoids(taint));
-        (!is_avoided, free_permille(room))
-    };
-    match rooms.iter_mut().filter(takes).max_by_key(preference) {
-        Some(room) => {
-            room.free.sub(&pod.shape.requests);
-            true
+/// The place of a node in kube-scheduler's preference: the greatest is taken.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_preferred: bool,
+    free_permille: i128,
+    index: usize,
+}
+
+/// Places one pod after another. What is free only shrinks, so that a rank that is out of date is too high, and a node
+/// that does not take a pod takes none of that shape any more.
+struct Placing<'a> {
+    rooms: Vec<Room<'a>>,
+    /// By shape of pods: the nodes that may take one.
+    by_shape: BTreeMap<*const PodShape, BinaryHeap<Rank>>,
+}
+
+impl Placing<'_> {
+    fn place(&mut self, shape: &Arc<PodShape>) -> bool {
+        let rooms = &mut self.rooms;
+        let taking = || rooms.iter().enumerate().filter(|(_, room)| room.takes(shape));
+        let ranks = self.by_shape.entry(Arc::as_ptr(shape));
+        let ranks = ranks.or_insert_with(|| taking().map(|(index, room)| room.rank(shape, index)).collect());
+        while let Some(rank) = ranks.pop() {
+            let room = &mut rooms[rank.index];
+            let is_current = rank.free_permille == room.free_permille();
+            let takes = shape.requests.fits(&room.free);
+            if is_current && takes {
+                room.free.sub(&shape.requests);
+            }
+            if takes {
+                ranks.push(room.rank(shape, rank.index));
+            }
+            if is_current && takes {
+                return true;
+            }
         }
-        None => false,
+        false
     }
 }
 
-/// The mean of the free parts of CPU and memory.
-fn free_permille(room: &Room<'_>) -> i128 {
-    let part = |free: i64, all: i64| i128::from(free) * 500 / i128::from(all.max(1));
-    let all = &room.node.allocatable;
-    part(room.free.cpu_millis, all.cpu_millis) + part(room.free.memory, all.memory)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{Dice, cluster, node, pool, shape};
+
+    /// Which node takes a pod, found by looking at all of them.
+    fn best(rooms: &[Room<'_>], shape: &PodShape) -> Option<usize> {
+        let taking = rooms.iter().enumerate().filter(|(_, room)| room.takes(shape));
+        taking.max_by_key(|(index, room)| room.rank(shape, *index)).map(|(index, _)| index)
+    }
+
+    #[test]
+    fn each_pod_goes_to_the_node_with_most_room() {
+        let mut dice = Dice(5);
+        for _ in 0..100 {
+            let mut snapshot = cluster([pool("general")]);
+            for n in 0..10 {
+                snapshot.put_node(node(&format!("n{n}"), 1, 2 + dice.roll(6) as i64));
+            }
+            let shapes: Vec<Arc<PodShape>> = (0..5)
+                .map(|n| Arc::new(shape(&format!("s{n}"), 100 * (1 + dice.roll(15) as i64), 1 + dice.roll(4) as i64)))
+                .collect();
+            let mut placing = Placing { rooms: rooms(&snapshot, |_| true), by_shape: BTreeMap::new() };
+            let mut plain = rooms(&snapshot, |_| true);
+            loop {
+                let shape = &shapes[dice.roll(shapes.len())];
+                let expected = best(&plain, shape);
+                assert_eq!(placing.place(shape), expected.is_some());
+                let Some(index) = expected else { break };
+                plain[index].free.sub(&shape.requests);
+                let free = |rooms: &[Room<'_>]| rooms.iter().map(|room| room.free.clone()).collect::<Vec<_>>();
+                assert_eq!(free(&placing.rooms), free(&plain));
+            }
+        }
+    }
 }
