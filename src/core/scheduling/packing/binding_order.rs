@@ -7,14 +7,16 @@
 //! matter which one is ready first.
 
 use crate::model::cluster::pod::Pod;
+use crate::model::names::ObjectKey;
 use crate::scheduling::nodes::simulation_state::{NodeRef, SchedulingState};
 use crate::scheduling::offerings::limits::LaunchLimits;
-use crate::scheduling::packing::fill::{Fill, FillOrder, PoolFiller};
+use crate::scheduling::packing::fill::{Fill, FillOrder, PoolFiller, QueuedPods};
 use crate::scheduling::packing::repack::{
     PodCounts, RepackOptions, RepackedNodes, apply_packing, classes_by_size, exchangeable_nodes, fill_groups,
     new_node_fills,
 };
 use crate::scheduling::pods::pod_class::PodClassId;
+use jiff::Timestamp;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,10 +27,13 @@ const MAX_EVALUATIONS: usize = 5_000_000;
 /// Nodes of one size may cost one part in so many more: otherwise some pods wait for a second launch, and what is planned for
 /// them while the first nodes come up is not the cheapest.
 const ONE_PASS_DIVISOR: i64 = 20;
+/// Into how many parts the time in which the pods were created is divided. The order of those of one part is not known:
+/// controllers create pods side by side.
+const AGES: i64 = 32;
 /// Orders in which the nodes of a plan may become ready: by steps of so many nodes through the plan.
 const READY_STEPS: [usize; 3] = [1, 7, 13];
 
-/// Replans nodes whose pods would not find room as planned, where that is cheaper in the end. True when any was replanned.
+/// Replans nodes where those of one size are cheaper in the end. True when any was replanned.
 pub(crate) fn plan_for_binding(state: &mut SchedulingState) -> bool {
     let ranked = classes_by_size(state);
     let mut work = MAX_EVALUATIONS;
@@ -59,8 +64,8 @@ struct Replan {
     nodes: Vec<(usize, u32)>,
     /// How many pods of each group.
     pods: Vec<usize>,
-    /// The groups in the order in which kube-scheduler binds their pods.
-    queue: Vec<usize>,
+    /// All of them in the order in which kube-scheduler binds them.
+    queue: Vec<QueuedPods>,
     /// What is allowed without the plan.
     limits: LaunchLimits,
 }
@@ -82,13 +87,12 @@ impl Replan {
         Self { filler, nodes, pods: all.into_iter().map(|(_, pods)| pods).collect(), queue, limits }
     }
 
-    /// Nodes of one size for all pods, if pods of the plan would not find room and these nodes cost less in the end.
+    /// Nodes of one size for all pods, if these cost less in the end.
     fn cheaper_fills(mut self, work: &mut usize) -> Option<Vec<(usize, Fill)>> {
         let candidates = self.filler.candidates(&self.limits);
-        let evaluations = (candidates.len() + READY_STEPS.len()) * self.nodes.len() * self.pods.len();
+        let evaluations = (candidates.len() + READY_STEPS.len()) * self.nodes.len() * self.queue.len();
         *work = work.checked_sub(evaluations)?;
-        let expected = self.expected_cost()?;
-        let mut best_cost = expected + expected / ONE_PASS_DIVISOR;
+        let mut best_cost = self.acceptable_cost();
         let mut best = None;
         for candidate in &candidates {
             if let Some((cost, fills)) = self.equal_nodes(*candidate, best_cost) {
@@ -99,23 +103,28 @@ impl Replan {
         best.map(|fills| self.with_smaller_last(fills, &candidates))
     }
 
-    /// What all nodes of the plan cost in the end, with those for pods that find no room; the mean over several orders in
-    /// which the nodes become ready. `None` when all pods find room.
-    fn expected_cost(&mut self) -> Option<i64> {
+    /// What nodes of one size must cost less than: all nodes of the plan in the end, with those for pods that find no room, the
+    /// mean over several orders in which the nodes become ready; and somewhat more if there are such pods.
+    fn acceptable_cost(&mut self) -> i64 {
         let planned: i64 = self.nodes.iter().map(|(candidate, _)| self.filler.cost(*candidate)).sum();
         let mut added = 0;
         for step in READY_STEPS {
             added += self.cost_of_left_pods(step);
         }
-        (added > 0).then(|| planned + added / READY_STEPS.len() as i64)
+        if added == 0 {
+            return planned;
+        }
+        let expected = planned + added / READY_STEPS.len() as i64;
+        expected + expected / ONE_PASS_DIVISOR
     }
 
     /// What the nodes cost that are launched for the pods that find no room, if nodes become ready by these steps.
     fn cost_of_left_pods(&mut self, step: usize) -> i64 {
         self.filler.set_pending(&self.pods);
+        let mut queue = self.queue.clone();
         for start in 0..step.min(self.nodes.len()) {
             for (candidate, zones) in self.nodes.iter().skip(start).step_by(step) {
-                self.filler.fill_in_order(*candidate, *zones, &self.queue);
+                self.filler.fill_from_queue(*candidate, *zones, &mut queue);
             }
         }
         let mut limits = self.limits.clone();
@@ -130,12 +139,13 @@ impl Replan {
     /// Nodes of one candidate that are filled in the order of the queue, and their cost, if it is below `max_cost`.
     fn equal_nodes(&mut self, candidate: usize, max_cost: i64) -> Option<(i64, Vec<(usize, Fill)>)> {
         self.filler.set_pending(&self.pods);
-        let (mut limits, mut fills, mut cost) = (self.limits.clone(), Vec::new(), 0);
+        let (mut limits, mut queue) = (self.limits.clone(), self.queue.clone());
+        let (mut fills, mut cost) = (Vec::new(), 0);
         while !self.filler.is_done() {
             if !self.filler.allows(&limits, candidate) {
                 return None;
             }
-            let fill = self.filler.fill_in_order(candidate, u32::MAX, &self.queue);
+            let fill = self.filler.fill_from_queue(candidate, u32::MAX, &mut queue);
             self.filler.take(&mut limits, candidate);
             cost += self.filler.cost(candidate);
             if fill.taken.iter().all(|pods| *pods == 0) || cost >= max_cost {
@@ -154,7 +164,7 @@ impl Replan {
         let Some((large, last)) = fills.last().map(|(large, fill)| (*large, fill.taken.clone())) else { return fills };
         for smaller in candidates.iter().copied().filter(|candidate| *candidate < large) {
             self.filler.set_pending(&last);
-            let fill = self.filler.fill_in_order(smaller, u32::MAX, &self.queue);
+            let fill = self.filler.fill_from_queue(smaller, u32::MAX, &mut QueuedPods::by_group(&last));
             if self.filler.is_done() && [0, count / 2].iter().all(|at| self.holds_all(large, count, (*at, smaller))) {
                 fills.pop();
                 fills.push((smaller, fill));
@@ -167,31 +177,40 @@ impl Replan {
     /// True when all pods find room on so many nodes, of which one is another candidate.
     fn holds_all(&mut self, candidate: usize, count: usize, (at, other): (usize, usize)) -> bool {
         self.filler.set_pending(&self.pods);
+        let mut queue = self.queue.clone();
         for node in 0..count {
-            self.filler.fill_in_order(if node == at { other } else { candidate }, u32::MAX, &self.queue);
+            self.filler.fill_from_queue(if node == at { other } else { candidate }, u32::MAX, &mut queue);
         }
         self.filler.is_done()
     }
 }
 
-/// The groups in the order of kube-scheduler's queue: by priority, then by age.
-fn queue_order(state: &SchedulingState, planned: RepackedNodes<'_>, all: &[(usize, usize)]) -> Vec<usize> {
+/// The pods of these nodes in the order of kube-scheduler's queue: by priority, then by age. Those of one age come kind by
+/// kind, which nodes hold least well.
+fn queue_order(state: &SchedulingState, planned: RepackedNodes<'_>, all: &[(usize, usize)]) -> Vec<QueuedPods> {
     let nodes: BTreeSet<usize> = planned.nodes.iter().map(|(node, _)| *node).collect();
+    let is_planned = |node: &NodeRef| matches!(node, NodeRef::Open(node) if nodes.contains(node));
+    let pods = || state.placed.iter().filter(|(_, _, node)| is_planned(node)).map(|(pod, class, _)| (pod, *class));
     let mut oldest: BTreeMap<PodClassId, &Pod> = BTreeMap::new();
-    for (pod, class, node) in &state.placed {
-        if matches!(node, NodeRef::Open(node) if nodes.contains(node)) {
-            let first = oldest.entry(*class).or_insert(pod);
-            if (pod.created_at, &pod.key) < (first.created_at, &first.key) {
-                *first = pod;
-            }
+    for (pod, class) in pods() {
+        let first = oldest.entry(class).or_insert(pod);
+        if (pod.created_at, &pod.key) < (first.created_at, &first.key) {
+            *first = pod;
         }
     }
-    let mut queue: Vec<usize> = (0..all.len()).collect();
-    queue.sort_by_key(|group| {
-        let first = oldest.get(&planned.ranked[all[*group].0]);
-        first.map(|pod| (Reverse(pod.shape.priority), pod.created_at, &pod.key))
-    });
-    queue
+    let group_of: BTreeMap<PodClassId, usize> =
+        all.iter().enumerate().map(|(group, (rank, _))| (planned.ranked[*rank], group)).collect();
+    let created = || pods().map(|(pod, _)| pod.created_at);
+    let (Some(first), Some(last)) = (created().min(), created().max()) else { return Vec::new() };
+    let span = last.duration_since(first).as_secs() + 1;
+    let mut queue: BTreeMap<(Reverse<i32>, i64, Timestamp, &ObjectKey), QueuedPods> = BTreeMap::new();
+    for (pod, class) in pods() {
+        let (Some(group), Some(oldest)) = (group_of.get(&class), oldest.get(&class)) else { continue };
+        let age = pod.created_at.duration_since(first).as_secs() * AGES / span;
+        let key = (Reverse(pod.shape.priority), age, oldest.created_at, &oldest.key);
+        queue.entry(key).or_insert(QueuedPods { group: *group, pods: 0 }).pods += 1;
+    }
+    queue.into_values().collect()
 }
 
 impl RepackedNodes<'_> {

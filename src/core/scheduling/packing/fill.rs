@@ -47,6 +47,20 @@ pub(crate) struct FillGroup {
     pub(crate) pending: usize,
 }
 
+/// Pods of one group that wait one after another in kube-scheduler's queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueuedPods {
+    pub(crate) group: usize,
+    pub(crate) pods: usize,
+}
+
+impl QueuedPods {
+    /// So many pods of each group, one group after another.
+    pub(crate) fn by_group(pods: &[usize]) -> Vec<Self> {
+        pods.iter().enumerate().map(|(group, pods)| Self { group, pods: *pods }).collect()
+    }
+}
+
 /// Fills new nodes of one pool with pending pods.
 pub(crate) struct PoolFiller {
     pool: Arc<PoolOfferings>,
@@ -100,12 +114,12 @@ impl PoolFiller {
 
     /// The cheapest candidate that holds all pending pods together, filled; its pods are no longer pending.
     pub(crate) fn only_node(&mut self, limits: &LaunchLimits) -> Option<(usize, Fill)> {
-        let order: Vec<usize> = (0..self.groups.len()).collect();
         let mut candidates = self.candidates(limits);
         candidates.sort_by_key(|candidate| self.cost(*candidate));
         let pending: Vec<usize> = self.groups.iter().map(|group| group.pending).collect();
+        let queue: Vec<QueuedPods> = QueuedPods::by_group(&pending);
         for candidate in candidates {
-            let fill = self.fill_in_order(candidate, u32::MAX, &order);
+            let fill = self.fill_from_queue(candidate, u32::MAX, &mut queue.clone());
             if self.is_done() && self.meets_min_values(candidate, &fill, limits) {
                 return Some((candidate, fill));
             }
@@ -145,12 +159,20 @@ impl PoolFiller {
         self.groups.iter_mut().zip(pods).for_each(|(group, pods)| group.pending = *pods);
     }
 
-    /// Fills a node in some zones with pending pods, one group after another, as kube-scheduler fills one that is ready.
-    pub(crate) fn fill_in_order(&mut self, candidate: usize, zones: u32, order: &[usize]) -> Fill {
+    /// Fills a node in some zones with pods in the order of a queue, as kube-scheduler fills one that is ready; they are no
+    /// longer pending.
+    pub(crate) fn fill_from_queue(&mut self, candidate: usize, zones: u32, queue: &mut Vec<QueuedPods>) -> Fill {
         let mut fill = Fill::default();
         self.reset(candidate, &mut fill);
         fill.zones &= zones;
-        self.fill_by_group(candidate, order, &mut fill);
+        queue.retain_mut(|queued| {
+            let fits = self.fits(candidate, queued.group, &fill).min(queued.pods);
+            if fits > 0 {
+                self.add(queued.group, fits, &mut fill, candidate);
+                queued.pods -= fits;
+            }
+            queued.pods > 0
+        });
         for (group, taken) in self.groups.iter_mut().zip(&fill.taken) {
             group.pending -= taken;
         }
