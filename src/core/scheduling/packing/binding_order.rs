@@ -6,8 +6,6 @@
 //! cost of all nodes in the end, with nodes of one size that are planned as kube-scheduler fills them: of those it does not
 //! matter which one is ready first.
 
-use crate::model::cluster::pod::Pod;
-use crate::model::names::ObjectKey;
 use crate::scheduling::nodes::simulation_state::{NodeRef, SchedulingState};
 use crate::scheduling::offerings::limits::LaunchLimits;
 use crate::scheduling::packing::fill::{Fill, FillOrder, PoolFiller, QueuedPods};
@@ -27,9 +25,8 @@ const MAX_EVALUATIONS: usize = 5_000_000;
 /// Nodes of one size may cost one part in so many more: otherwise some pods wait for a second launch, and what is planned for
 /// them while the first nodes come up is not the cheapest.
 const ONE_PASS_DIVISOR: i64 = 20;
-/// Into how many parts the time in which the pods were created is divided. The order of those of one part is not known:
-/// controllers create pods side by side.
-const AGES: i64 = 32;
+/// Into how many parts the queue is divided at the most; those of one part come kind by kind.
+const MAX_PARTS: usize = 64;
 /// Orders in which the nodes of a plan may become ready: by steps of so many nodes through the plan.
 const READY_STEPS: [usize; 3] = [1, 7, 13];
 
@@ -64,7 +61,8 @@ struct Replan {
     nodes: Vec<(usize, u32)>,
     /// How many pods of each group.
     pods: Vec<usize>,
-    /// All of them in the order in which kube-scheduler binds them.
+    /// The group of each in the order in which kube-scheduler binds them, and the same in parts.
+    all_queued: Vec<usize>,
     queue: Vec<QueuedPods>,
     /// What is allowed without the plan.
     limits: LaunchLimits,
@@ -83,15 +81,18 @@ impl Replan {
             limits.give_back(&options.pool_offerings, &options.pool_offerings.candidates[open.candidate as usize]);
             nodes.push((open.candidate as usize, state.open.candidate_sets.get(open.candidate_set).zones));
         }
-        let queue = queue_order(state, planned, &all);
-        Self { filler, nodes, pods: all.into_iter().map(|(_, pods)| pods).collect(), queue, limits }
+        let all_queued = queue_order(state, planned, &all);
+        let pods = all.into_iter().map(|(_, pods)| pods).collect();
+        Self { filler, nodes, pods, all_queued, queue: Vec::new(), limits }
     }
 
     /// Nodes of one size for all pods, if these cost less in the end.
     fn cheaper_fills(mut self, work: &mut usize) -> Option<Vec<(usize, Fill)>> {
         let candidates = self.filler.candidates(&self.limits);
-        let evaluations = (candidates.len() + READY_STEPS.len()) * self.nodes.len() * self.queue.len();
-        *work = work.checked_sub(evaluations)?;
+        let evaluations = (candidates.len() + READY_STEPS.len()) * self.nodes.len() * self.pods.len();
+        let parts = (*work / evaluations.max(1)).min(MAX_PARTS);
+        *work = work.checked_sub(evaluations * parts.max(1))?;
+        self.queue = in_parts(&self.all_queued, parts);
         let mut best_cost = self.acceptable_cost();
         let mut best = None;
         for candidate in &candidates {
@@ -185,32 +186,36 @@ impl Replan {
     }
 }
 
-/// The pods of these nodes in the order of kube-scheduler's queue: by priority, then by age. Those of one age come kind by
-/// kind, which nodes hold least well.
-fn queue_order(state: &SchedulingState, planned: RepackedNodes<'_>, all: &[(usize, usize)]) -> Vec<QueuedPods> {
+/// The groups of all pods of these nodes in the order of kube-scheduler's queue: by priority, then by age, which is known by
+/// the second. Of one age all kinds come in turn, as controllers create them side by side.
+fn queue_order(state: &SchedulingState, planned: RepackedNodes<'_>, all: &[(usize, usize)]) -> Vec<usize> {
     let nodes: BTreeSet<usize> = planned.nodes.iter().map(|(node, _)| *node).collect();
-    let is_planned = |node: &NodeRef| matches!(node, NodeRef::Open(node) if nodes.contains(node));
-    let pods = || state.placed.iter().filter(|(_, _, node)| is_planned(node)).map(|(pod, class, _)| (pod, *class));
-    let mut oldest: BTreeMap<PodClassId, &Pod> = BTreeMap::new();
-    for (pod, class) in pods() {
-        let first = oldest.entry(class).or_insert(pod);
-        if (pod.created_at, &pod.key) < (first.created_at, &first.key) {
-            *first = pod;
-        }
-    }
     let group_of: BTreeMap<PodClassId, usize> =
         all.iter().enumerate().map(|(group, (rank, _))| (planned.ranked[*rank], group)).collect();
-    let created = || pods().map(|(pod, _)| pod.created_at);
-    let (Some(first), Some(last)) = (created().min(), created().max()) else { return Vec::new() };
-    let span = last.duration_since(first).as_secs() + 1;
-    let mut queue: BTreeMap<(Reverse<i32>, i64, Timestamp, &ObjectKey), QueuedPods> = BTreeMap::new();
-    for (pod, class) in pods() {
-        let (Some(group), Some(oldest)) = (group_of.get(&class), oldest.get(&class)) else { continue };
-        let age = pod.created_at.duration_since(first).as_secs() * AGES / span;
-        let key = (Reverse(pod.shape.priority), age, oldest.created_at, &oldest.key);
-        queue.entry(key).or_insert(QueuedPods { group: *group, pods: 0 }).pods += 1;
+    let mut kinds: BTreeMap<(Reverse<i32>, Timestamp, usize), u64> = BTreeMap::new();
+    for (pod, class, node) in &state.placed {
+        let is_planned = matches!(node, NodeRef::Open(node) if nodes.contains(node));
+        if let Some(group) = group_of.get(class).filter(|_| is_planned) {
+            *kinds.entry((Reverse(pod.shape.priority), pod.created_at, *group)).or_default() += 1;
+        }
     }
-    queue.into_values().collect()
+    let mut queue = Vec::new();
+    for ((priority, created_at, group), pods) in kinds {
+        queue.extend((0..pods).map(|n| (priority, created_at, (2 * n + 1) * 1_000_000 / pods, group)));
+    }
+    queue.sort_unstable();
+    queue.into_iter().map(|(_, _, _, group)| group).collect()
+}
+
+/// The same in parts, in each of which pods come kind by kind.
+fn in_parts(queue: &[usize], parts: usize) -> Vec<QueuedPods> {
+    let mut runs = Vec::new();
+    for part in queue.chunks(queue.len().div_ceil(parts.max(1)).max(1)) {
+        let mut pods: BTreeMap<usize, usize> = BTreeMap::new();
+        part.iter().for_each(|group| *pods.entry(*group).or_default() += 1);
+        runs.extend(pods.into_iter().map(|(group, pods)| QueuedPods { group, pods }));
+    }
+    runs
 }
 
 impl RepackedNodes<'_> {
@@ -224,63 +229,5 @@ impl RepackedNodes<'_> {
     /// The ranks of their pods.
     fn ranks(&self) -> Vec<usize> {
         self.pods_by_rank().into_keys().collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::fixtures::{cluster, pods, pool, requirements_in, shape};
-    use crate::model::amounts::resources::Resources;
-    use crate::model::cluster::pod::Pod;
-    use crate::model::cluster::pool::NodePool;
-    use crate::model::labels;
-    use crate::scheduling::tests::solve;
-    use std::sync::Arc;
-
-    /// How many pods find no room, if nodes with this capacity become ready one after another, and each is filled with pods
-    /// in the order of their names.
-    fn left_pods(nodes: &[Resources], pods: &[Arc<Pod>]) -> usize {
-        let mut waiting: Vec<&Arc<Pod>> = pods.iter().collect();
-        waiting.sort_by_key(|pod| &pod.key);
-        for node in nodes {
-            let mut free = node.clone();
-            waiting.retain(|pod| {
-                let fits = pod.shape.requests.fits(&free);
-                if fits {
-                    free.sub(&pod.shape.requests);
-                }
-                !fits
-            });
-        }
-        waiting.len()
-    }
-
-    #[test]
-    fn few_pods_find_no_room_in_whatever_order_nodes_become_ready() {
-        let on_demand = requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]);
-        let snapshot = cluster([NodePool { requirements: on_demand, ..pool("general") }]);
-        let types = &snapshot.instance_types[&pool("general").class];
-        let (mut left, mut all) = (0, 0);
-        // Little and much memory per core; the small pods come first, or last.
-        for (first, second) in [((500, 1), (1_000, 7)), ((1_500, 11), (250, 1)), ((3_000, 4), (700, 6))] {
-            for count in [30, 120, 300] {
-                let mut waiting = pods("a", shape("a", first.0, first.1), count);
-                waiting.extend(pods("b", shape("b", second.0, second.1), count));
-                let result = solve(&snapshot, &waiting);
-                assert_eq!(result.unschedulable_pods(), 0);
-                let capacity = |name: &str| types.iter().find(|t| t.facts.name.as_str() == name).unwrap();
-                let first_sizes = result.new_nodes.iter().map(|node| node.offerings[0].key.size.as_str());
-                let mut nodes: Vec<Resources> = first_sizes.map(|name| capacity(name).allocatable.clone()).collect();
-                for _ in 0..4 {
-                    left += left_pods(&nodes, &waiting);
-                    all += waiting.len();
-                    let third = nodes.len() / 3;
-                    nodes.rotate_left(third);
-                    nodes.reverse();
-                }
-            }
-        }
-        // Measured: 264 of 10,800, where nodes of one size would cost too much.
-        assert!(left * 1_000 <= all * 25, "{left} of {all}");
     }
 }

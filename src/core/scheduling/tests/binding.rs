@@ -58,13 +58,12 @@ fn mixed_pods_cost_little_more_once_they_are_bound() {
         max_new_nodes: MAX_NEW_NODES,
         claim_of_pod: &BTreeMap::new(),
     };
-    let means = [false, true].map(|in_turn| {
+    let means = Order::ALL.map(|order| {
         [2, 6, 20, 60, 200].map(|most| {
             let mut dice = Dice(most as u64);
             let bound: Vec<Bound> = (1..=60)
                 .map(|seed| {
-                    let workload = workload(seed, most, false);
-                    let workload = if in_turn { created_in_turn(workload, &mut dice) } else { workload };
+                    let workload = order.of(workload(seed, most, false), &mut dice);
                     bind(input, &workload, &mut dice)
                 })
                 .collect();
@@ -72,19 +71,39 @@ fn mixed_pods_cost_little_more_once_they_are_bound() {
             (mean(|bound| bound.above_permille), mean(|bound| bound.later_permille))
         })
     });
-    // Measured: one kind after another, and all kinds in turn. With plans of different sizes the first are 467, 376, 324, 327
-    // and 322 above the bound, and 63, 66, 64, 72 and 74 of the pods wait for a second launch.
-    let measured =
-        [[(423, 22), (354, 12), (298, 5), (302, 5), (297, 3)], [(397, 10), (291, 5), (237, 4), (225, 1), (216, 1)]];
+    // Measured. With plans of different sizes the first are 467, 376, 324, 326 and 323 above the bound, and 63, 66, 64, 71 and
+    // 74 of the pods wait for a second launch; the others 427, 335, 249, 229 and 223, and 51, 47, 34, 30 and 25.
+    let measured = [
+        [(467, 44), (366, 46), (304, 43), (308, 51), (308, 61)],
+        [(423, 35), (302, 20), (236, 10), (219, 6), (210, 5)],
+        [(397, 10), (290, 4), (236, 3), (220, 1), (213, 1)],
+    ];
     let holds = |((above, later), (most_above, most_later)): (&(i64, i64), (i64, i64))| {
         *above <= most_above && *later <= most_later
     };
     assert!(means.as_flattened().iter().zip(measured.as_flattened().iter().copied()).all(holds), "{means:?}");
 }
 
-/// The same pods, of which one of any kind is created each second.
-fn created_in_turn(mut workload: Vec<Arc<Pod>>, dice: &mut Dice) -> Vec<Arc<Pod>> {
-    (1..workload.len()).rev().for_each(|last| workload.swap(last, dice.roll(last + 1)));
-    let created = |(pod, second): (Arc<Pod>, i64)| Arc::new(Pod { created_at: at(second), ..Pod::clone(&pod) });
-    workload.into_iter().zip(0..).map(created).collect()
+/// In which order pods of several kinds are created and bound.
+#[derive(Clone, Copy)]
+enum Order {
+    /// One kind after another within a second.
+    KindByKind,
+    /// In any order within a second.
+    Mixed,
+    /// In any order, one each second.
+    InTurn,
+}
+
+impl Order {
+    const ALL: [Self; 3] = [Self::KindByKind, Self::Mixed, Self::InTurn];
+
+    fn of(self, mut workload: Vec<Arc<Pod>>, dice: &mut Dice) -> Vec<Arc<Pod>> {
+        if let Self::Mixed | Self::InTurn = self {
+            (1..workload.len()).rev().for_each(|last| workload.swap(last, dice.roll(last + 1)));
+        }
+        let created = |(pod, second): (Arc<Pod>, i64)| Arc::new(Pod { created_at: at(second), ..Pod::clone(&pod) });
+        let seconds = (0..).map(|second| if let Self::InTurn = self { second } else { 0 });
+        workload.into_iter().zip(seconds).map(created).collect()
+    }
 }

@@ -18,7 +18,7 @@ pub(super) use inter_pod_affinity::InterPodAffinity;
 use jiff::Timestamp;
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Pod, PodShape};
-use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName};
+use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName, Uid};
 pub(super) use node_cache::NodeCache;
 pub(crate) use node_cache::NodeIndex;
 use node_cache::{counts_for_spread, takes_room};
@@ -38,8 +38,10 @@ pub(super) enum Decision {
 }
 
 type ClassId = usize;
-/// Order of the queue: priority, then age, then name.
-type QueueKey = (Reverse<i32>, Timestamp, ObjectKey, ClassId);
+/// Order of the queue: priority, then age; of one age pods come in any order, as controllers create them side by side.
+type QueueKey = (Reverse<i32>, QueuedPod, ClassId);
+/// A pod in a queue: of one age those with lower UIDs come first.
+type QueuedPod = (Timestamp, Uid, ObjectKey);
 
 /// Pods that are equal to the scheduler.
 #[derive(Debug)]
@@ -52,7 +54,7 @@ struct PodClass {
     /// Groups that its pods count in.
     member_of: Vec<usize>,
     /// Pods without a node, oldest first.
-    queue: BTreeSet<(Timestamp, ObjectKey)>,
+    queue: BTreeSet<QueuedPod>,
     /// Those of them that are not reported unschedulable yet.
     unreported: BTreeSet<ObjectKey>,
     /// No node was feasible in the last cycle, so that only changed nodes can be.
@@ -141,7 +143,7 @@ impl Scheduler {
     fn remove_pod(&mut self, class: ClassId, pod: &Pod) {
         let slot = pod.node.as_ref().and_then(|n| self.cache.slot(n));
         let of = &mut self.classes[class];
-        of.queue.remove(&(pod.created_at, pod.key.clone()));
+        of.queue.remove(&queued(pod));
         of.unreported.remove(&pod.key);
         if let Some(slot) = slot.filter(|_| takes_room(pod)) {
             self.cache.release(slot, &of.shape.requests);
@@ -161,7 +163,7 @@ impl Scheduler {
             self.cache.count_pod(&of.member_of, slot, true, !counts_for_spread(pod));
             self.cluster_changed |= !of.member_of.is_empty();
         } else if pod.node.is_none() && pod.deleting_at.is_none() && !pod.is_terminal() {
-            of.queue.insert((pod.created_at, pod.key.clone()));
+            of.queue.insert(queued(pod));
             if !pod.unschedulable {
                 of.unreported.insert(pod.key.clone());
             }
@@ -226,13 +228,13 @@ impl Scheduler {
             Some(cycle) => cycle,
             None => self.begin(),
         };
-        while let Some((.., key, id)) = cycle.queue.pop_first() {
+        while let Some((_, (.., key), id)) = cycle.queue.pop_first() {
             let slot = self.place(&mut cycle, id, &volume_topology);
             let class = &mut self.classes[id];
             class.parked = slot.is_none();
             let node = slot.and_then(|slot| self.cache.entry(slot));
             if let Some(node) = node.map(|entry| entry.node.name.clone()) {
-                let next = class.queue.iter().find(|(_, k)| *k != key);
+                let next = class.queue.iter().find(|(.., k)| *k != key);
                 cycle.queue.extend(next.map(|n| head(class, n, id)));
                 self.cycle = Some(cycle);
                 return Some(Decision::Bind(key, node));
@@ -290,6 +292,10 @@ fn scheduling_state(pod: &Pod) -> (Option<&NodeName>, bool, bool, bool) {
     (pod.node.as_ref().filter(|_| takes_room(pod)), counts_for_spread(pod), waits, waits && pod.unschedulable)
 }
 
-fn head(class: &PodClass, (created, key): &(Timestamp, ObjectKey), id: ClassId) -> QueueKey {
-    (Reverse(class.shape.priority), *created, key.clone(), id)
+fn head(class: &PodClass, pod: &QueuedPod, id: ClassId) -> QueueKey {
+    (Reverse(class.shape.priority), pod.clone(), id)
+}
+
+fn queued(pod: &Pod) -> QueuedPod {
+    (pod.created_at, pod.uid.clone(), pod.key.clone())
 }
