@@ -316,6 +316,7 @@ pub(crate) fn claim(name: &str, pool: &NodePool, planned: Vec<PlannedOffering>) 
             termination_grace_period: pool.termination_grace_period,
             planned,
             replaces: Vec::new(),
+            replaces_with: Vec::new(),
         },
         intent: None,
         status: ClaimStatus::default(),

@@ -250,6 +250,7 @@ fn full_claim() -> Claim {
             termination_grace_period: Some(SignedDuration::from_secs(5400)),
             planned: vec![offering.clone()],
             replaces: vec![ClaimName::new("p-old").unwrap()],
+            replaces_with: vec![ClaimName::new("p-other").unwrap()],
         },
         intent: Some(LaunchIntent {
             reservation: None,

@@ -165,6 +165,8 @@ pub const LAUNCH_INTENT: &str = "napkeeper.io/launch-intent";
 pub const PLANNED_OFFERINGS: &str = "napkeeper.io/planned-offerings";
 /// Annotation on a NodeClaim: the NodeClaims that it replaces, whose nodes are disrupted once it is initialized.
 pub const REPLACES: &str = "napkeeper.io/replaces";
+/// Annotation on a NodeClaim: the other NodeClaims that are created with it to replace the same ones.
+pub const REPLACES_WITH: &str = "napkeeper.io/replaces-with";
 /// Annotation on a NodeClaim that is being deleted: until when its node must be drained, as RFC 3339.
 pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 /// Finalizer on NodeClaims and Nodes.

@@ -359,6 +359,7 @@ pub(crate) fn claim_draft(
         termination_grace_period: pool.termination_grace_period,
         planned: node.offerings,
         replaces: Vec::new(),
+        replaces_with: Vec::new(),
     };
     let name = claim_name(&node.pool, seed, now, index)?;
     Some(ClaimDraft {

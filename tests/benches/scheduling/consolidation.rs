@@ -124,6 +124,7 @@ fn own(snapshot: &mut Snapshot, pool: &NodePool, (node, price): (Node, i64)) -> 
             termination_grace_period: None,
             planned: vec![offering.clone()],
             replaces: Vec::new(),
+            replaces_with: Vec::new(),
         },
         intent: Some(LaunchIntent {
             offering,

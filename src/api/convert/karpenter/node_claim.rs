@@ -20,7 +20,7 @@ use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchFailure};
 use napkeeper_core::model::cluster::pool::DisruptionReason;
 use napkeeper_core::model::labels::{
-    FINALIZER, LAUNCH_INTENT, NODEPOOL, PLANNED_OFFERINGS, REPLACES, TERMINATION_TIMESTAMP,
+    FINALIZER, LAUNCH_INTENT, NODEPOOL, PLANNED_OFFERINGS, REPLACES, REPLACES_WITH, TERMINATION_TIMESTAMP,
 };
 use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName, ProviderId};
 use napkeeper_core::plan::ClaimDraft;
@@ -74,10 +74,8 @@ fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
     let grace = wire.termination_grace_period.as_deref();
     let grace = found.take_some(&at.key("terminationGracePeriod"), grace, duration::parse);
     let planned = annotation(&object.metadata, PLANNED_OFFERINGS, found);
-    let replaces = annotation::<Vec<String>>(&object.metadata, REPLACES, found).unwrap_or_default();
-    let replaces_path = Path::from_dotted("metadata.annotations").key(REPLACES);
-    let replaces = replaces.into_iter().filter_map(|name| found.take(&replaces_path, ClaimName::new(name)));
-    let replaces = replaces.collect();
+    let replaces = names(&object.metadata, REPLACES, found);
+    let replaces_with = names(&object.metadata, REPLACES_WITH, found);
     Some(ClaimSpec {
         pool,
         class: class?,
@@ -90,7 +88,15 @@ fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
         termination_grace_period: grace,
         planned: planned.unwrap_or_default(),
         replaces,
+        replaces_with,
     })
+}
+
+/// The NodeClaims that an annotation names.
+fn names(meta: &ObjectMeta, key: &str, found: &mut Violations) -> Vec<ClaimName> {
+    let names = annotation::<Vec<String>>(meta, key, found).unwrap_or_default();
+    let path = Path::from_dotted("metadata.annotations").key(key);
+    names.into_iter().filter_map(|name| found.take(&path, ClaimName::new(name))).collect()
 }
 
 /// Until when its drain must be over. A time that cannot be read is none: it must not hide the NodeClaim.
@@ -214,9 +220,11 @@ fn unsaved_object(name: &ClaimName, spec: &ClaimSpec) -> Result<NodeClaim, serde
     if !spec.planned.is_empty() {
         annotations.insert(PLANNED_OFFERINGS.to_owned(), serde_json::to_string(&spec.planned)?);
     }
-    if !spec.replaces.is_empty() {
-        let names: Vec<&str> = spec.replaces.iter().map(ClaimName::as_str).collect();
-        annotations.insert(REPLACES.to_owned(), serde_json::to_string(&names)?);
+    for (key, claims) in [(REPLACES, &spec.replaces), (REPLACES_WITH, &spec.replaces_with)] {
+        if !claims.is_empty() {
+            let names: Vec<&str> = claims.iter().map(ClaimName::as_str).collect();
+            annotations.insert(key.to_owned(), serde_json::to_string(&names)?);
+        }
     }
     object.metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     Ok(object)

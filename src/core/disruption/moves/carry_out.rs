@@ -105,6 +105,10 @@ impl Pass<'_, '_, '_> {
             draft.spec.replaces = component.sources.iter().map(|source| source.claim.name.clone()).collect();
             drafts.push((draft, reason));
         }
+        let names: Vec<ClaimName> = drafts.iter().map(|(draft, _)| draft.name.clone()).collect();
+        for (draft, _) in &mut drafts {
+            draft.spec.replaces_with = names.iter().filter(|name| **name != draft.name).cloned().collect();
+        }
         let sources: Vec<_> = component.sources.iter().map(|source| source.claim.reference()).collect();
         let Some(first) = sources.first().map(|source| source.name.clone()) else { return };
         let one = Move { sources, drafts, replacements: Vec::new(), since: self.search.now };

@@ -46,8 +46,7 @@ pub(super) struct MoveMemory {
     /// Moves with replacements that are carried out, by the first of their sources. They are durable: the sources carry
     /// the condition `DisruptionReason` and then the taint `karpenter.sh/disrupted`, and the replacements name them.
     moves: BTreeMap<ClaimName, Move>,
-    /// Sources of moves that have failed, until their marks are removed. After a restart in between, replacements that
-    /// have not failed may be waited for once more.
+    /// Sources of moves that have failed, until their marks are removed. After a restart in between the moves fail again.
     failed: BTreeSet<ClaimName>,
     /// The state in which nothing more was found, and when that is looked for again: more is worth it the longer nothing
     /// changes.

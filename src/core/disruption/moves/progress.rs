@@ -2,7 +2,7 @@
 //!
 //! Each step follows from what is written on the objects, so that a restart continues where the last run stopped:
 //! the sources get the condition `DisruptionReason`, then the taint `karpenter.sh/disrupted`; then the replacements are
-//! created, which name the sources; once all replacements are initialized, the sources are deleted. A source that is
+//! created, which name the sources and each other; once all replacements are initialized, the sources are deleted. A source that is
 //! marked and that no replacement names is unmarked.
 
 use super::super::budget::remaining_deletions;
@@ -26,6 +26,7 @@ pub(in crate::disruption) fn continue_moves(
     now: Timestamp,
     plan: &mut Plan,
 ) {
+    memory.moves.retain(|_, one| !is_overtaken(snapshot, one, now));
     adopt(snapshot, memory, now);
     let mut ended = Vec::new();
     for (name, one) in &mut memory.moves {
@@ -59,10 +60,21 @@ fn adopt(snapshot: &Snapshot, memory: &mut MoveMemory, now: Timestamp) {
             replacements: Vec::new(),
             since: replacement.created_at,
         });
-        if !one.replacements.contains(&replacement.name) {
-            one.replacements.push(replacement.name.clone());
+        // Without one of them, the others have no room for all pods: it fails.
+        for name in std::iter::once(&replacement.name).chain(&replacement.spec.replaces_with) {
+            if !one.replacements.contains(name) {
+                one.replacements.push(name.clone());
+            }
         }
     }
+}
+
+/// A request of an earlier run has created a replacement since this move began, before its own: the move goes on with that
+/// one, if its sources are marked.
+fn is_overtaken(snapshot: &Snapshot, one: &Move, now: Timestamp) -> bool {
+    let replaces = |claim: &Claim| one.sources.iter().any(|source| claim.spec.replaces.contains(&source.name));
+    let mut others = snapshot.claims().values().filter(|claim| is_awaited(claim, now));
+    !one.drafts.is_empty() && others.any(|claim| claim.created_at >= one.since && replaces(claim))
 }
 
 /// A source of a move that is carried out, or has failed.

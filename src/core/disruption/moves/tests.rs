@@ -520,3 +520,35 @@ fn a_node_is_empty_if_evicting_its_pods_costs_nothing() {
         assert_eq!(world.all(60), expected, "{deletion_costs:?}");
     }
 }
+
+#[test]
+fn replacements_that_a_crash_has_left_incomplete_replace_nothing() {
+    let mut world = World::of_sizes(&[MEDIUM, LARGE], MEDIUM, 5);
+    for n in 0..10 {
+        world.run_pod(&format!("p{n}"), &format!("c{:02}", n / 2), 2_900);
+    }
+    (0..3).for_each(|_| drop(world.wait(60)));
+    let [created, missing] = &world.drafts[..] else { panic!("{:?}", world.drafts) };
+    let (created, missing) = (created.clone(), missing.name.clone());
+    world.snapshot.remove_claim(&missing);
+    world.restart();
+    assert!(world.wait(5).is_empty());
+    world.initialize(&created);
+    let steps = [world.wait(90), world.wait(10)];
+    assert!(steps[0].iter().all(|step| step.starts_with("untaint")), "{steps:?}");
+    assert!(steps[1].iter().all(|step| step.starts_with("unmark")), "{steps:?}");
+    assert_eq!(steps.map(|step| step.len()), [5, 5]);
+}
+
+#[test]
+fn a_replacement_that_an_earlier_run_has_requested_takes_the_place_of_a_new_one() {
+    let mut world = oversized();
+    assert_eq!([world.wait(60), world.wait(10)].concat(), ["mark c00", "taint aks-c00"]);
+    let mut late = crate::fixtures::claim("late", &world.pool, vec![offering(SMALL, 1, OnDemand)]);
+    (late.created_at, late.spec.replaces) = (at(world.now), vec![ClaimName::new("c00").unwrap()]);
+    world.snapshot.put_claim(late.clone());
+    assert!(world.all(120).is_empty());
+    late.status.initialized = Some(at(world.now));
+    world.snapshot.put_claim(late);
+    assert_eq!(world.wait(10), ["underutilized c00"]);
+}

@@ -155,6 +155,7 @@ fn claim(name: ClaimName, uid: Uid, intent: LaunchIntent, status: ClaimStatus) -
         termination_grace_period: None,
         planned: Vec::new(),
         replaces: Vec::new(),
+        replaces_with: Vec::new(),
     };
     let created_at = intent.written_at - SignedDuration::from_hours(100);
     let (deleting_at, termination_at) = (None, None);

@@ -61,6 +61,8 @@ pub struct ClaimSpec {
     pub planned: Vec<PlannedOffering>,
     /// The NodeClaims that it was created to replace.
     pub replaces: Vec<ClaimName>,
+    /// The other NodeClaims that are created with it to replace them.
+    pub replaces_with: Vec<ClaimName>,
 }
 
 /// An offering with the price it was planned at.

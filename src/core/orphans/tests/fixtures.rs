@@ -174,6 +174,7 @@ pub(crate) fn claim(name: &str, uid: &str) -> Claim {
             termination_grace_period: None,
             planned: Vec::new(),
             replaces: Vec::new(),
+            replaces_with: Vec::new(),
         },
         intent: None,
         status: ClaimStatus::default(),

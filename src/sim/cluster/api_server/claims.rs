@@ -48,6 +48,7 @@ impl Cluster {
             termination_grace_period: None,
             planned: Vec::new(),
             replaces: Vec::new(),
+            replaces_with: Vec::new(),
         };
         let claim = Claim {
             name,

@@ -144,6 +144,7 @@ fn spec() -> ClaimSpec {
         termination_grace_period: None,
         planned: Vec::new(),
         replaces: Vec::new(),
+        replaces_with: Vec::new(),
     }
 }
 

@@ -98,6 +98,7 @@ fn draft() -> ClaimDraft {
             termination_grace_period: Some(SignedDuration::from_mins(5)),
             planned: vec![PlannedOffering { key, price: HourlyPrice::parse_usd("0.1").unwrap() }],
             replaces: vec![],
+            replaces_with: vec![],
             pool: Some(pool),
         },
         pods: vec![],
