@@ -63,11 +63,11 @@ pub fn disrupt(
     seed: u64,
 ) -> Plan {
     let mut plan = Plan::default();
-    if settings.mode == ControllerMode::Companion || snapshot.pause.blocks(PauseSwitch::Disrupt) {
+    if settings.mode == ControllerMode::Companion {
         return plan;
     }
-    if NodeOutage::of(snapshot, settings, now).is_some() {
-        // What was found before it must be found again.
+    if snapshot.pause.blocks(PauseSwitch::Disrupt) || NodeOutage::of(snapshot, settings, now).is_some() {
+        // Nothing is looked for meanwhile, so what was found before must be found again.
         memory.empty_since.clear();
         memory.moves.forget_findings();
         return plan;

@@ -13,6 +13,7 @@ use crate::model::cluster::pod::{DoNotDisrupt, HostPort, Pod, PodShape, Taint};
 use crate::model::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, NodePool};
 use crate::model::labels;
 use crate::model::names::{ClaimName, NodeName};
+use crate::model::settings::{Pause, PauseSwitch};
 use crate::plan::{ClaimDraft, ClaimUpdate, Command, NodeUpdate};
 use crate::provisioning::ProvisionMemory;
 use crate::snapshot::Snapshot;
@@ -551,4 +552,17 @@ fn a_replacement_that_an_earlier_run_has_requested_takes_the_place_of_a_new_one(
     late.status.initialized = Some(at(world.now));
     world.snapshot.put_claim(late);
     assert_eq!(world.wait(10), ["underutilized c00"]);
+}
+
+#[test]
+fn what_was_found_before_a_pause_must_be_found_again() {
+    let mut world = oversized();
+    assert!(world.decide().is_empty(), "found");
+    world.snapshot.pause = Pause::of([PauseSwitch::Disrupt]);
+    world.now = 60;
+    assert!(world.all(60).is_empty());
+    world.snapshot.pause = Pause::default();
+    let lifted = world.now;
+    assert_eq!(world.wait(60), ["mark c00"]);
+    assert_eq!(world.now - lifted, 20, "found at once, held for 15 s");
 }
