@@ -3,7 +3,7 @@
 use super::Hazard;
 use super::history::{key, known, object};
 use crate::random::Random;
-use crate::workload::{PodTemplate, Workload, WorkloadKind};
+use crate::workload::{BudgetLimit, PodBudget, PodTemplate, Workload, WorkloadKind};
 use jiff::SignedDuration;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::azure::cloud::ResourceKind;
@@ -40,6 +40,17 @@ pub(super) fn workloads(random: &mut Random) -> Vec<(ObjectKey, Workload)> {
         deployment("api", 500, 2048, random.between(2, 8), true),
         deployment("cache", 250, 6144, random.between(1, 5), false),
     ]
+}
+
+/// PodDisruptionBudgets of two workloads.
+pub(super) fn budgets() -> Vec<(ObjectKey, PodBudget)> {
+    let limits = [("web", BudgetLimit::MaxUnavailable(2)), ("api", BudgetLimit::MinAvailablePercent(50))];
+    let budget = |(name, limit): (&str, BudgetLimit)| {
+        let mut selector = Requirements::new();
+        selector.add("app", Requirement::any_of([name]));
+        (key(name), PodBudget { namespace: known(Namespace::new("default")), selector, limit })
+    };
+    limits.map(budget).into()
 }
 
 /// A sweep that collects; where users change things, another one that only excludes.

@@ -11,7 +11,7 @@ mod initial_objects;
 mod seeds;
 mod settled;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::world::{SetupError, Violation, World, WorldSetup};
 pub use hazard::Hazard;

@@ -5,7 +5,7 @@ use super::*;
 use napkeeper_core::model::settings::DeletionRule;
 use std::sync::{Mutex, OnceLock};
 
-/// Seeds of a plain run.
+/// Seeds of a plain run: two of each hazard.
 const FEW: u64 = 56;
 
 /// Seeds in which a rule must be needed: twenty of each hazard.
@@ -16,15 +16,14 @@ fn catalog() -> &'static Catalog {
     CATALOG.get_or_init(|| Catalog::embedded().unwrap())
 }
 
-/// Seeds of the search, at least two of each hazard; `NAPKEEPER_SEEDS=from..to` selects others. `.ci/nightly` takes
-/// 2,000.
-fn requested_seeds() -> std::ops::Range<u64> {
-    let Some(text) = std::env::var_os("NAPKEEPER_SEEDS") else { return 0..FEW };
-    seeds(&text.to_string_lossy()).unwrap_or_else(|error| panic!("NAPKEEPER_SEEDS: {error}"))
+/// The seeds that `NAPKEEPER_SEEDS=from..to` selects, if it is set. `.ci/nightly` takes more than a plain run.
+pub(crate) fn requested_seeds() -> Option<std::ops::Range<u64>> {
+    let text = std::env::var_os("NAPKEEPER_SEEDS")?;
+    Some(seeds(&text.to_string_lossy()).unwrap_or_else(|error| panic!("NAPKEEPER_SEEDS: {error}")))
 }
 
 /// Runs `work` on every item, on all processors.
-fn on_all_processors<T: Send>(items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+pub(crate) fn on_all_processors<T: Send>(items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
     let items = Mutex::new(items);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -55,7 +54,7 @@ fn print_timeline(seed: u64) {
 #[test]
 fn histories_hold_every_invariant() {
     let failures = Mutex::new(Vec::new());
-    on_all_processors(requested_seeds(), |seed| {
+    on_all_processors(requested_seeds().unwrap_or(0..FEW), |seed| {
         if let Err(failure) = run(catalog(), seed, DeletionRules::all()) {
             println!("seed {seed} ({:?}): {failure}", Hazard::of(seed));
             print_timeline(seed);

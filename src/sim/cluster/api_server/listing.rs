@@ -88,6 +88,12 @@ impl ApiServerFaults {
 }
 
 impl Cluster {
+    /// The API server answers.
+    #[must_use]
+    pub(crate) fn is_reachable(&self, now: Timestamp) -> bool {
+        self.faults.check_reachable(now).is_ok()
+    }
+
     /// The API server cannot be reached before this time: effects and listings fail.
     pub fn unavailable(&mut self, until: Timestamp) {
         self.faults.unavailable = Some(until);

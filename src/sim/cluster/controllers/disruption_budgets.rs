@@ -52,6 +52,14 @@ impl Cluster {
         }
     }
 
+    /// For each PodDisruptionBudget, how many of its pods are healthy, and how many have to be.
+    pub(crate) fn budget_health(&self) -> impl Iterator<Item = (&ObjectKey, u32, u32)> {
+        self.budgets.iter().map(|(key, budget)| {
+            let BudgetCounts { healthy, desired_healthy, .. } = self.counts_of(budget);
+            (key, healthy, desired_healthy)
+        })
+    }
+
     /// Counts the pods of a budget. Those of DaemonSets are not counted.
     pub(in crate::cluster) fn counts_of(&self, budget: &PodBudget) -> BudgetCounts {
         let healthy = |pods: &mut dyn Iterator<Item = &ObjectKey>| {

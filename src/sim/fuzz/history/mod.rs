@@ -12,7 +12,7 @@ mod restores;
 mod stale_reads;
 mod sweep_edits;
 
-use super::initial_objects::{class, pool, sweeps, workloads};
+use super::initial_objects::{budgets, class, pool, sweeps, workloads};
 use super::{AFTERWARDS, FAULTS, Hazard};
 use crate::cluster::ClusterListing;
 use crate::random::Random;
@@ -77,6 +77,7 @@ pub(super) fn history_with(hazard: Hazard, seed: u64) -> History {
             pools: vec![pool("general", 10, &["on-demand", "spot"], 160), pool("spot", 50, &["spot"], 48)],
             classes: vec![class()],
             sweeps,
+            budgets: budgets(),
             workloads: if mode == ControllerMode::Companion { Vec::new() } else { workloads },
             ..Manifests::default()
         },

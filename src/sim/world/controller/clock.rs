@@ -37,7 +37,7 @@ impl ControllerClock {
     }
 
     /// Times can be compared, as far as the controller knows.
-    pub(super) fn is_tolerable(self) -> bool {
+    pub(in crate::world) fn is_tolerable(self) -> bool {
         self.is_unchecked || self.known.abs() <= MAX_SKEW
     }
 

@@ -95,7 +95,7 @@ impl World {
         effect: &Effect,
     ) -> Result<Result<Reply, EffectError>, Violation> {
         let reply = match effect {
-            Effect::Cluster(write) => self.cluster.write(write, self.now),
+            Effect::Cluster(write) => self.write_within_budgets(write)?,
             Effect::Read(read) => self.cluster.read(read, self.now),
             Effect::Cloud(request) => self.azure.perform(&mut self.cloud, request, self.now),
             Effect::TakeInventory => return self.inventory_reply(),
@@ -179,6 +179,7 @@ impl World {
                     format!("{} at {price}: {}", best.map(|o| o.key.to_string()).unwrap_or_default(), planned.reason);
                 self.log(EventKind::Provision, &draft.name, text);
                 self.record_launch_reason(draft);
+                self.truth.moves.plan(draft, self.now);
             }
             Command::DeleteClaim { claim, category } => {
                 self.log(EventKind::Disrupt, &claim.name, format!("{category}: {}", planned.reason));

@@ -41,6 +41,8 @@ impl WatchedKind {
 #[derive(Debug, Default)]
 pub(in crate::world) struct Watches {
     lag: BTreeMap<WatchedKind, SignedDuration>,
+    /// The longest that there has been.
+    longest_lag: SignedDuration,
     /// By the time at which they arrive, then in the order of the API server.
     late: BTreeMap<(Timestamp, u64), Delta>,
     /// When the last change of a kind arrives: none overtakes it.
@@ -58,6 +60,12 @@ impl Watches {
     /// Changes of a kind arrive so much later from now on.
     pub(in crate::world) fn set_lag(&mut self, kind: WatchedKind, lag: SignedDuration) {
         self.lag.insert(kind, lag);
+        self.longest_lag = self.longest_lag.max(lag);
+    }
+
+    /// The longest time by which changes have ever been late.
+    pub(in crate::world) fn longest_lag(&self) -> SignedDuration {
+        self.longest_lag
     }
 
     /// The watch loses this many of the next creations and deletions of NodeClaims by the controller.

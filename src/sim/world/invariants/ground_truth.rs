@@ -3,6 +3,7 @@
 //! The world knows who made each resource and what it staged itself. This module does not read tags, records or
 //! verdicts of the domain: the invariants depend on it, and check the domain.
 
+use super::moves::MoveBooks;
 use crate::cloud::{Change, ChangeCause, LedgerEntry};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::azure::cloud::{CloudResource, DiskState, ResourceDetail, ResourceKind};
@@ -46,6 +47,8 @@ pub(in crate::world) struct GroundTruth {
     pub(in crate::world) records_lost: Option<Range<Timestamp>>,
     /// Resources that a user has given other tags: nothing shows any more whose they are.
     retagged: BTreeSet<ArmId>,
+    /// Moves: marks and replacements.
+    pub(in crate::world) moves: MoveBooks,
     /// UIDs of all NodeClaims that ever existed.
     uids: BTreeMap<ClaimName, Uid>,
     /// How much of Azure's ledger has been read.

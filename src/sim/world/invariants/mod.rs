@@ -2,7 +2,9 @@
 
 use crate::world::World;
 mod ground_truth;
+mod moves;
 mod nodes;
+mod pod_budgets;
 
 pub(super) use ground_truth::{GroundTruth, Usage, named_by_intents};
 use jiff::{SignedDuration, Timestamp};
@@ -65,8 +67,10 @@ impl World {
             ) => self.check_not_foreign(id),
             (CommandKey::Claim(claim), Effect::Cluster(ClusterWrite::DeleteClaim(_))) => {
                 self.check_no_outage_at_disruption(claim)?;
+                self.check_replaced(claim)?;
                 self.check_budget(claim)
             }
+            (_, Effect::Cluster(ClusterWrite::CreateClaim(draft))) => self.check_replaced_once(draft),
             (CommandKey::Claim(_), Effect::Cluster(ClusterWrite::DeleteNode(name, _))) => self.check_node_delete(name),
             (_, Effect::Cluster(ClusterWrite::DeleteNode(name, _))) => self.check_node_release(name),
             (_, Effect::Cluster(ClusterWrite::UpdateNode(name, _, NodeUpdate::TaintOutOfService))) => {
@@ -267,6 +271,7 @@ impl World {
     pub(in crate::world) fn check(&mut self) -> Result<(), Violation> {
         self.truth.record_creators(self.cluster.state(), self.cloud.ledger());
         self.check_one_vm_per_claim()?;
+        self.check_marks()?;
         self.check_limits()
     }
 

@@ -1,5 +1,6 @@
 //! Tests of small worlds.
 
+mod crash_safety;
 mod drains;
 mod external_changes;
 mod lost_nodes;

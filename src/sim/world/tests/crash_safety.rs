@@ -1,0 +1,260 @@
+//! Disruption of every method ends, or is taken back, wherever the controller is interrupted.
+//!
+//! A seed gives a world in which nodes are disrupted. It is played without a fault, and then once for each write of the
+//! controller meanwhile, and each [`Interruption`] of it. The invariants of moves are checked in every world; this
+//! compares evictions, and looks at the end.
+
+use super::*;
+use crate::fuzz::tests::{on_all_processors, requested_seeds};
+use crate::random::Random;
+use crate::workload::{BudgetLimit, PodBudget};
+use crate::world::{Crash, CrashPoint, Freeze, InjectedFault, WatchedKind, WriteSide};
+use napkeeper_core::model::requirements::Requirement;
+use napkeeper_core::model::settings::PauseSwitch;
+use std::sync::Mutex;
+
+/// How long a world lasts.
+const LENGTH: SignedDuration = SignedDuration::from_mins(100);
+/// When load falls.
+const FALL: i64 = 15;
+/// Interruptions of a world in a plain run.
+const SAMPLE: usize = 30;
+
+/// How nodes are disrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Method {
+    /// A node without pods is deleted.
+    Empty,
+    /// Nodes are deleted whose pods fit on others.
+    Deleted,
+    /// A node is replaced by another.
+    ReplacedByOne,
+    /// Several nodes are replaced together.
+    ReplacedTogether,
+}
+
+impl Method {
+    const ALL: [Self; 4] = [Self::Empty, Self::Deleted, Self::ReplacedByOne, Self::ReplacedTogether];
+}
+
+/// What interrupts the controller at a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Interruption {
+    /// It crashes.
+    Crash(WriteSide),
+    /// It is frozen, and another replica leads by the time that it continues. The write has been sent, or never is.
+    LeaseLost { is_sent: bool },
+    /// Disruption is paused for some minutes.
+    Paused,
+    /// Its watches are late for some minutes, one more than others.
+    StaleWatch,
+}
+
+impl Interruption {
+    const ALL: [Self; 6] = [
+        Self::Crash(WriteSide::Before),
+        Self::Crash(WriteSide::After),
+        Self::LeaseLost { is_sent: false },
+        Self::LeaseLost { is_sent: true },
+        Self::Paused,
+        Self::StaleWatch,
+    ];
+
+    /// Prepares it for this write, which happens at this time.
+    fn plan(self, world: &mut World, write: u64, at: Timestamp) {
+        let down_for = SignedDuration::from_secs(40);
+        match self {
+            Self::Crash(side) => world.plan_crashes([Crash { at: CrashPoint::Write(write), side, down_for }]),
+            Self::LeaseLost { is_sent } => {
+                let freeze = Freeze { at: CrashPoint::Write(write), lasts: down_for, is_sent };
+                world.controller.freezes.planned.push(freeze);
+            }
+            Self::Paused => {
+                world.schedule_action(at, Action::Pause { switches: vec![PauseSwitch::Disrupt] });
+                let lifted = at + SignedDuration::from_mins(5);
+                world.schedule_action(lifted, Action::Pause { switches: Vec::new() });
+            }
+            Self::StaleWatch => {
+                let kinds = [WatchedKind::Pods, WatchedKind::Nodes, WatchedKind::Claims];
+                for (kind, n) in kinds.into_iter().zip(write..) {
+                    let lag = SignedDuration::from_secs(if n % 3 == 0 { 30 } else { 5 });
+                    world.schedule_action(at, Action::InjectFault(InjectedFault::WatchLag(kind, lag)));
+                    let none = Action::InjectFault(InjectedFault::WatchLag(kind, SignedDuration::ZERO));
+                    world.schedule_action(at + SignedDuration::from_mins(5), none);
+                }
+            }
+        }
+    }
+}
+
+fn budget_of(name: &str, limit: BudgetLimit) -> (ObjectKey, PodBudget) {
+    let mut selector = Requirements::new();
+    selector.add("app", Requirement::any_of([name]));
+    (key(name), PodBudget { namespace: Namespace::new("default").unwrap(), selector, limit })
+}
+
+/// A world of which load falls so that nodes are disrupted by this method, with others beside it.
+fn falling(method: Method, seed: u64) -> WorldSetup {
+    let mut random = Random::of(seed, "falling");
+    let mut start = mk_start(seed);
+    let mut pool = mk_pool("general-purpose", 10, &["on-demand"], 200);
+    let share = *random.pick(&[34, 50, 100]).unwrap();
+    pool.disruption.budgets = vec![Budget { nodes: BudgetNodes::Percent(share), reasons: None, window: None }];
+    let mut number = |least: u32, most: u32| u32::try_from(random.between(least.into(), most.into())).unwrap();
+    let sizes: &[&str] = match method {
+        Method::Empty | Method::Deleted => &["2"],
+        Method::ReplacedByOne => &["2", "4", "8", "16"],
+        Method::ReplacedTogether => &["8", "16"],
+    };
+    if method == Method::Empty {
+        pool.disruption.policy = ConsolidationPolicy::WhenEmpty;
+    }
+    pool.requirements.add_entry(labels::SKU_CPU, Operator::In, sizes).unwrap();
+    // What stays, and what leaves.
+    let (stays, leaves, left) = match method {
+        Method::Empty => ((number(2, 6), 800), (number(2, 4), 1500), 0),
+        Method::Deleted => ((number(3, 8), 600), (number(3, 6), 600), 0),
+        Method::ReplacedByOne => ((number(1, 3), 700), (number(4, 12), 900), number(0, 1)),
+        Method::ReplacedTogether => ((10, i64::from(number(2650, 3050))), (number(2, 5), 1500), 0),
+    };
+    start.manifests.pools = vec![pool];
+    start.manifests.workloads =
+        vec![mk_deployment("stays", 0, stays.1, 1024), mk_deployment("leaves", 0, leaves.1, 1024)];
+    let unavailable = number(1, 3);
+    start.manifests.budgets = vec![budget_of("stays", BudgetLimit::MaxUnavailable(unavailable))];
+    let scale = |name: &str, replicas| Action::Scale { workload: key(name), replicas };
+    // Where several nodes are wanted, load rises step by step: at once, it would get fewer, larger ones.
+    let steps = match method {
+        Method::ReplacedByOne => 1,
+        Method::ReplacedTogether => stays.0 / 2,
+        Method::Empty | Method::Deleted => stays.0.max(leaves.0),
+    };
+    if method == Method::ReplacedTogether {
+        start.actions.push(after(0, Action::Pause { switches: vec![PauseSwitch::Disrupt] }));
+        start.actions.push(after(FALL, Action::Pause { switches: Vec::new() }));
+    }
+    for step in 1..=steps {
+        let at = SignedDuration::from_secs(i64::from(step) * 90);
+        let part = |all: u32| (all * step).div_ceil(steps);
+        start.actions.extend([(at, scale("stays", part(stays.0))), (at, scale("leaves", part(leaves.0)))]);
+    }
+    start.actions.push(after(FALL, scale("leaves", left)));
+    start
+}
+
+/// The world of a seed, and the method that is most likely in it.
+fn world_of(seed: u64) -> WorldSetup {
+    falling(Method::ALL[usize::try_from(seed % 4).unwrap()], seed)
+}
+
+/// True while nodes are marked, deleted or launched for others.
+fn is_disrupting(world: &World) -> bool {
+    world.cluster().state().claims().values().any(|claim| {
+        claim.deleting_at.is_some()
+            || claim.status.disrupted.is_some()
+            || !claim.spec.replaces.is_empty() && claim.status.initialized.is_none()
+    })
+}
+
+/// Plays a world to its end, and returns the writes of the controller while nodes are disrupted, with their times.
+pub(super) fn play(world: &mut World) -> Result<Vec<(u64, Timestamp)>, String> {
+    let end = world.started_at() + LENGTH;
+    let mut writes = Vec::new();
+    while let Some(at) = world.next_instant().filter(|at| *at <= end) {
+        let (first, was_disrupting) = (world.controller.writes, is_disrupting(world));
+        world.step(at).map_err(|violation| violation.to_string())?;
+        if was_disrupting || is_disrupting(world) {
+            writes.extend((first..world.controller.writes).map(|write| (write, at)));
+        }
+    }
+    world.pass_time(end);
+    Ok(writes)
+}
+
+/// By which methods nodes were disrupted.
+fn methods(world: &World) -> BTreeSet<Method> {
+    let disrupted = |words| logged(world, EventKind::Disrupt, words) > 0;
+    let sets = world.truth.moves.sets();
+    let together = sets.iter().any(|set| set.sources.len() > 1 && set.replacements.len() > 1);
+    let by_one = sets.iter().any(|set| set.sources.len() == 1 && set.replacements.len() == 1);
+    let is_replaced = disrupted("its replacement is ready");
+    let found = [
+        (Method::Empty, disrupted("is empty")),
+        (Method::Deleted, disrupted("can move to")),
+        (Method::ReplacedByOne, is_replaced && by_one),
+        (Method::ReplacedTogether, is_replaced && together),
+    ];
+    found.into_iter().filter_map(|(method, occurs)| occurs.then_some(method)).collect()
+}
+
+/// Voluntary evictions by workload.
+fn evictions(world: &World) -> BTreeMap<String, u64> {
+    let by_workload = world.summary().disruption.by_workload;
+    by_workload.into_iter().map(|(workload, figures)| (workload, figures.voluntary_evictions)).collect()
+}
+
+/// What is wrong at the end of a world that was interrupted, beside one that was not.
+fn wrong_at_end(world: &World, whole: &World) -> Option<String> {
+    let cluster = world.cluster().state();
+    if let Some(pod) = cluster.pending().values().flatten().next() {
+        return Some(format!("{pod} is pending"));
+    }
+    if let Some(node) = cluster.nodes().values().find(|node| node.is_tainted(labels::TAINT_DISRUPTED)) {
+        return Some(format!("{} is tainted", node.name));
+    }
+    if let Some(claim) = cluster.claims().values().find(|claim| claim.status.disrupted.is_some()) {
+        return Some(format!("{} is marked", claim.name));
+    }
+    let before = evictions(whole);
+    let more = evictions(world).into_iter().find(|(workload, evicted)| {
+        let of_workload = |pod: &ObjectKey| pod.to_string().starts_with(workload.as_str());
+        let pods = cluster.pods().values().filter(|pod| of_workload(&pod.key)).count() as u64;
+        *evicted > before.get(workload).copied().unwrap_or_default() + pods
+    });
+    more.map(|(workload, evicted)| format!("{evicted} evictions of {workload} instead of {:?}", before.get(&workload)))
+}
+
+/// Interrupts the controller at a write; what is wrong then.
+fn interrupt(setup: &WorldSetup, whole: &World, (write, at): (u64, Timestamp), by: Interruption) -> Option<String> {
+    let mut world = World::new(catalog(), setup.clone()).unwrap();
+    by.plan(&mut world, write, at);
+    let wrong = play(&mut world).err().or_else(|| wrong_at_end(&world, whole))?;
+    if std::env::var_os("NAPKEEPER_TIMELINE").is_some() {
+        print(&world);
+    }
+    Some(format!("seed {}, {by:?} at write {write}: {wrong}", setup.seed))
+}
+
+/// Plays a world, interrupted at these of its writes; the methods that occur in it, or what is wrong.
+fn search(setup: &WorldSetup, sample: Option<usize>) -> Result<BTreeSet<Method>, Vec<String>> {
+    let mut whole = World::new(catalog(), setup.clone()).unwrap();
+    let writes = play(&mut whole).map_err(|wrong| vec![format!("seed {}: {wrong}", setup.seed)])?;
+    let mut cases: Vec<_> = writes.iter().flat_map(|write| Interruption::ALL.map(|by| (*write, by))).collect();
+    if let Some(sample) = sample {
+        let mut random = Random::of(setup.seed, "sample");
+        cases.sort_by_cached_key(|_| random.bits());
+        cases.truncate(sample);
+    }
+    let wrong: Vec<String> = cases.into_iter().filter_map(|(write, by)| interrupt(setup, &whole, write, by)).collect();
+    if wrong.is_empty() { Ok(methods(&whole)) } else { Err(wrong) }
+}
+
+/// Two of each method.
+const FEW: u64 = 8;
+
+/// `NAPKEEPER_SEEDS=from..to` interrupts every write of these worlds.
+#[test]
+fn every_disruption_ends_wherever_the_controller_is_interrupted() {
+    let requested = requested_seeds();
+    let sample = requested.is_none().then_some(SAMPLE);
+    let seeds = requested.unwrap_or(0..FEW);
+    let (wrong, seen) = (Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
+    on_all_processors(seeds.clone(), |seed| match search(&world_of(seed), sample) {
+        Ok(methods) => seen.lock().unwrap().extend(methods),
+        Err(found) => wrong.lock().unwrap().extend(found),
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let seen = seen.into_inner().unwrap();
+    assert!(seeds.end - seeds.start < FEW || seen == BTreeSet::from(Method::ALL), "only {seen:?}");
+}
