@@ -42,6 +42,9 @@ const DEFAULT_MAX_PODS: u32 = 110;
 const SYSTEM_POOL: &str = "aks-system-00000000-vmss";
 /// Cores of the Node of the system pool.
 const SYSTEM_NODE_VCPUS: u32 = 4;
+/// By this annotation a kubelet leaves it to kube-controller-manager to attach volumes, as it does unless it is configured
+/// otherwise.
+const CONTROLLER_ATTACHES: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 /// OS disk in GB, if the VM has none.
 const DEFAULT_OS_DISK_GB: u32 = 128;
 
@@ -124,7 +127,11 @@ fn node(vm: &ArmId, facts: &SizeFacts, kubelet: &KubeletSpec, os_disk_gb: u32) -
         metadata: ObjectMeta {
             name: Some(name),
             labels: Some(node_labels),
-            annotations: Some(BTreeMap::from([("kwok.x-k8s.io/node".to_owned(), "fake".to_owned())])),
+            annotations: Some(
+                [("kwok.x-k8s.io/node", "fake"), (CONTROLLER_ATTACHES, "true")]
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into(),
+            ),
             ..ObjectMeta::default()
         },
         spec: Some(NodeSpec {
