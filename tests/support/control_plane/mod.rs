@@ -13,6 +13,7 @@ mod kubeconfig;
 mod pki;
 mod ports;
 mod process;
+mod stages;
 
 pub use access::kustomize;
 use anyhow::{Context, Result, bail};
@@ -24,6 +25,7 @@ use pki::Pki;
 pub use ports::free as free_ports;
 pub use process::{Process, Program, word};
 use serde_json::Value;
+pub use stages::{ENDS_AFTER, READY_AFTER, WAITS};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -223,7 +225,7 @@ impl ControlPlane {
         flags.extend(match name {
             "kube-controller-manager" => self.layout.controller_manager(&self.pki),
             "kube-scheduler" => self.layout.scheduler(&kubeconfig)?,
-            _ => self.layout.kwok(&self.binaries.path("kwok-stages.yaml")?),
+            _ => self.layout.kwok(&stages::write(&self.binaries.path("kwok-stages.yaml")?, self.folder())?),
         });
         let program = Program::new(self.binaries.path(name)?).args(flags);
         self.others.push(Process::spawn(name, &program)?);
