@@ -39,7 +39,7 @@ pub(crate) use scheduler::{Namespaces, Scheduler, Verdict};
 pub(crate) use spread_owners::{SpreadOwners, profiles};
 use std::collections::BTreeSet;
 use std::time::Instant;
-pub(crate) use storage::{Storage, binding, claims_of, classes, is_ephemeral, is_shared, made, zone_of};
+pub(crate) use storage::{DRIVER_ZONE, Storage, binding, claims_of, classes, is_ephemeral, is_shared, made, zone_of};
 pub(crate) use workload::{Workload, namespaces};
 
 /// Workloads of a plain run, so many that rates say something; `.ci/nightly` takes 300.

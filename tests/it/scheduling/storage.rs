@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A driver beside the one of Azure's disks. Its volumes can be used in all zones, and its limit is low.
 const OTHER: &str = "other.example.com";
 /// The zone label of the Azure Disk driver.
-pub(super) const DRIVER_ZONE: &str = "topology.disk.csi.azure.com/zone";
+pub(crate) const DRIVER_ZONE: &str = "topology.disk.csi.azure.com/zone";
 const ZONES: [&str; 3] = ["westeurope-1", "westeurope-2", "westeurope-3"];
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// What the names of the second time end with.

@@ -5,6 +5,7 @@ mod companion;
 mod facts;
 mod identities;
 mod kills;
+mod moves;
 mod outages;
 mod quick_start;
 mod replicas;

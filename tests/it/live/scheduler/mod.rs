@@ -8,6 +8,7 @@ mod real;
 
 use crate::scheduling::{Tally, Workload, judge, namespaces, seeds};
 use anyhow::{Context, Result, ensure};
+pub(crate) use provisioner::Provisioner;
 use real::RealScheduler;
 use std::time::Instant;
 

@@ -24,13 +24,13 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub(super) type Choice = ((String, String), String);
 
 /// Creates volumes until it is dropped.
-pub(super) struct Provisioner {
+pub(crate) struct Provisioner {
     pub(super) choices: UnboundedReceiver<Choice>,
     _task: JoinSet<()>,
 }
 
 impl Provisioner {
-    pub(super) fn start(client: Client) -> Self {
+    pub(crate) fn start(client: Client) -> Self {
         let (sender, choices) = unbounded_channel();
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -56,7 +56,11 @@ async fn provision(client: &Client, claim: &PersistentVolumeClaim, sender: &Unbo
     let (namespace, name) = metadata.namespace.clone().zip(metadata.name.clone()).context("a claim without a name")?;
     let node_object = Api::<Node>::all(client.clone()).get(node).await?;
     let volume = made(claim, zone_of(&node_object))?;
-    Api::<PersistentVolume>::all(client.clone()).create(&PostParams::default(), &volume).await?;
+    match Api::<PersistentVolume>::all(client.clone()).create(&PostParams::default(), &volume).await {
+        // The claim changed before it was bound, and its volume was made for what it was before.
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        made => drop(made?),
+    }
     let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
     claims.patch(&name, &PatchParams::default(), &Patch::Merge(binding(&volume))).await?;
     if !is_shared(claim) {
