@@ -60,7 +60,10 @@ pub struct World {
     truth: GroundTruth,
     accounting: Accounting,
     timeline: Timeline,
-    agenda: BTreeMap<(Timestamp, usize), Action>,
+    /// Actions by their time, then in the order in which they were scheduled.
+    agenda: BTreeMap<(Timestamp, u64), Action>,
+    /// How many have ever been scheduled.
+    scheduled: u64,
     jobs: SuspendedJobs,
     injected: InjectedState,
     /// Why nodes were launched, where that is wanted.
@@ -145,8 +148,8 @@ impl World {
 
     /// Schedules an action.
     pub fn schedule_action(&mut self, at: Timestamp, action: Action) {
-        let order = self.agenda.len();
-        self.agenda.insert((at.max(self.now), order), action);
+        self.agenda.insert((at.max(self.now), self.scheduled), action);
+        self.scheduled += 1;
     }
 
     /// Schedules crashes of the controller at some of its writes.

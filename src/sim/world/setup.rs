@@ -132,6 +132,7 @@ impl World {
             accounting: Accounting::default(),
             timeline: Timeline::default(),
             agenda: BTreeMap::new(),
+            scheduled: 0,
             jobs: SuspendedJobs::new(setup.manifests.suspended.iter().cloned()),
             injected: InjectedState::default(),
             launch_reasons: None,
