@@ -194,16 +194,14 @@ impl World {
         if !is_move || is_late || source.is_none() {
             return Ok(());
         }
-        let replacement = self.replacements(claim, self.marked_since(claim)).next();
-        let set = replacement.and_then(|replacement| self.truth.moves.set_of(&replacement.name));
-        let is_ready = |name: &&ClaimName| claims.get(name).is_some_and(|c| c.status.initialized.is_some());
-        match set.and_then(|set| set.replacements.iter().find(|name| !is_ready(name))) {
-            Some(missing) => {
-                Err(self
-                    .violation("replaced", format!("{claim} is deleted, and its replacement {missing} is not ready")))
-            }
-            None => Ok(()),
+        let is_ready = |name: &ClaimName| claims.get(name).is_some_and(|c| c.status.initialized.is_some());
+        // Those of a move that was taken back may still come up.
+        let replacements = self.replacements(claim, self.marked_since(claim));
+        let sets: Vec<_> = replacements.filter_map(|one| self.truth.moves.set_of(&one.name)).collect();
+        if sets.is_empty() || sets.iter().any(|set| set.replacements.iter().all(is_ready)) {
+            return Ok(());
         }
+        Err(self.violation("replaced", format!("{claim} is deleted, and not all that replaces it is ready: {sets:?}")))
     }
 
     /// The controller is able to carry out moves: it runs, hears and may write.
