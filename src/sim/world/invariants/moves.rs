@@ -1,5 +1,5 @@
 //! Invariants about moves: a node is marked only for a move, is replaced once and by all that was planned for it, and no
-//! move lasts for ever.
+//! move lasts indefinitely.
 //!
 //! The world keeps its own books: which replacements were planned together, which NodeClaims are marked (by the condition
 //! `DisruptionReason` or the taint `karpenter.sh/disrupted`), and for how long the controller could have acted on them.
