@@ -11,7 +11,9 @@ mod initial_objects;
 mod seeds;
 mod settled;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
+#[cfg(test)]
+pub(crate) use tests::{on_all_processors, requested_seeds};
 
 use crate::world::{SetupError, Violation, World, WorldSetup};
 pub use hazard::Hazard;

@@ -5,7 +5,7 @@
 //! compares evictions, and looks at the end.
 
 use super::*;
-use crate::fuzz::tests::{on_all_processors, requested_seeds};
+use crate::fuzz::{on_all_processors, requested_seeds};
 use crate::random::Random;
 use crate::workload::{BudgetLimit, PodBudget};
 use crate::world::{Crash, CrashPoint, Freeze, InjectedFault, WatchedKind, WriteSide};
