@@ -132,12 +132,11 @@ struct WireLock {
 /// A flag of a size: its name, getter and setter.
 type Flag = (&'static str, fn(&SizeFacts) -> bool, fn(&mut SizeFacts));
 
-const FLAGS: [Flag; 7] = [
+const FLAGS: [Flag; 6] = [
     ("gen1", |s| s.hyperv_v1, |s| s.hyperv_v1 = true),
     ("gen2", |s| s.hyperv_v2, |s| s.hyperv_v2 = true),
     ("acceleratedNetworking", |s| s.accelerated_networking, |s| s.accelerated_networking = true),
     ("premiumDisks", |s| s.premium_io, |s| s.premium_io = true),
-    ("ephemeralOsDisk", |s| s.ephemeral_os_disk, |s| s.ephemeral_os_disk = true),
     ("encryptionAtHost", |s| s.encryption_at_host, |s| s.encryption_at_host = true),
     ("spot", |s| s.spot_eligible, |s| s.spot_eligible = true),
 ];
@@ -291,7 +290,6 @@ fn listed(row: Size, region: &Region) -> ListedSize {
         max_nics: row.nics,
         accelerated_networking: false,
         premium_io: false,
-        ephemeral_os_disk: false,
         ephemeral: row.ephemeral,
         encryption_at_host: false,
         spot_eligible: false,

@@ -12,7 +12,6 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use napkeeper_core::catalog::{SizeFacts, capacity, overhead};
 use napkeeper_core::model::amounts::resources::Resources;
-use napkeeper_core::model::azure::cloud::ResourceDetail;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ProviderId};
 use napkeeper_core::plan::KubeletSpec;
@@ -68,7 +67,12 @@ pub(super) fn node_change(cloud: &Cloud, event: &CloudEvent) -> Option<NodeChang
     match event {
         CloudEvent::VmRunning { vm, claim: Some(_), kubelet, offering, .. } => {
             let facts = cloud.settings().sizes.get(&offering.size)?;
-            let action = NodeAction::Create(Box::new(node(vm, facts, kubelet, os_disk_gb(cloud, vm))));
+            let action = NodeAction::Create(Box::new(node(
+                vm,
+                facts,
+                kubelet,
+                cloud.os_disk_gib(vm).unwrap_or(DEFAULT_OS_DISK_GB),
+            )));
             Some(NodeChange { vm: vm.clone(), action })
         }
         CloudEvent::VmGone { vm, .. } => Some(NodeChange { vm: vm.clone(), action: NodeAction::Delete }),
@@ -98,15 +102,6 @@ pub(super) fn system_node(cloud: &Cloud) -> Option<NodeChange> {
         spec.taints = Some(vec![taint]);
     }
     Some(NodeChange { vm, action: NodeAction::Create(Box::new(node)) })
-}
-
-fn os_disk_gb(cloud: &Cloud, vm: &ArmId) -> u32 {
-    let detail = |id: &ArmId| cloud.resources().get(id).map(|resource| &resource.detail);
-    let Some(ResourceDetail::Vm(vm)) = detail(vm) else { return DEFAULT_OS_DISK_GB };
-    match vm.os_disk.as_ref().and_then(detail) {
-        Some(ResourceDetail::Disk(disk)) => disk.size_gib,
-        _ => DEFAULT_OS_DISK_GB,
-    }
 }
 
 /// The Node that a kubelet registers.

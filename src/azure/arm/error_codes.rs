@@ -116,7 +116,7 @@ const PARAMETERS: ByText = &[
 const BY_TEXT: [(&str, &[ByText]); 11] = [
     ("OperationNotAllowed", &[QUOTAS, RESERVATIONS, NOT_ALLOWED]),
     ("ResourceNotFound", &[RESERVATIONS, &[("", CloudErrorCode::NotFound)]]),
-    ("NotSupported", &[RESERVATIONS, &[("", CloudErrorCode::Invalid)]]),
+    ("NotSupported", &[RESERVATIONS, &[("ephemeral", CloudErrorCode::SizeUnfit), ("", CloudErrorCode::Invalid)]]),
     ("ParentResourceNotFound", &[RESERVATIONS, &[("", CloudErrorCode::Invalid)]]),
     ("QuotaExceeded", &[QUOTAS, &[("", CloudErrorCode::FamilyQuota)]]),
     // A VM on a group that may not be used is refused by the linked one: this is a group that may not be read.

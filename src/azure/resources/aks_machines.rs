@@ -61,13 +61,14 @@ fn pool_and_name(id: &ArmId) -> Option<(&str, &str)> {
 /// claim's own taints are on the Node.
 fn body(spec: &AksMachineSpec) -> Value {
     let spot = spec.offering.capacity_type == CapacityType::Spot;
+    let disk_type = if spec.ephemeral_os_disk { "Ephemeral" } else { "Managed" };
     let mut body = json!({
         "zones": zone_number(&spec.offering.zone).into_iter().collect::<Vec<_>>(),
         "properties": {
             "mode": "User",
             "priority": if spot { "Spot" } else { "Regular" },
             "hardware": { "vmSize": spec.offering.size.as_str() },
-            "operatingSystem": { "osType": "Linux", "osSKU": "Ubuntu", "osDiskSizeGB": spec.os_disk_gb, "osDiskType": "Managed" },
+            "operatingSystem": { "osType": "Linux", "osSKU": "Ubuntu", "osDiskSizeGB": spec.os_disk_gb, "osDiskType": disk_type },
             "kubernetes": {
                 "maxPods": spec.kubelet.max_pods,
                 "nodeLabels": spec.kubelet.labels,

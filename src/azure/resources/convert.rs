@@ -38,11 +38,17 @@ pub(crate) fn vm(vm: models::VirtualMachine) -> Result<CloudResource, CloudError
         capacity_type,
         state: state(properties.provisioning_state.as_deref()),
         nics: head.ids(nics.into_iter().filter_map(|nic| nic.sub_resource.id))?,
-        os_disk: storage.os_disk.and_then(|d| disk(d.managed_disk)).map(|id| head.id(&id)).transpose()?,
+        os_disk: storage.os_disk.and_then(managed_os_disk).map(|id| head.id(&id)).transpose()?,
         data_disks: head.ids(data_disks)?,
     };
     let zone = head.zone(&vm.zones)?;
     head.resource(properties.vm_id, timestamp(properties.time_created), zone, ResourceDetail::Vm(detail))
+}
+
+/// The id of an OS disk. Azure gives an ephemeral one an id too, of which there is no resource.
+pub(crate) fn managed_os_disk(disk: models::OsDisk) -> Option<String> {
+    let managed = disk.managed_disk.filter(|_| disk.diff_disk_settings.is_none());
+    managed.and_then(|managed| managed.sub_resource.id)
 }
 
 /// The power state of a VM that was read with its instance view.

@@ -5,7 +5,7 @@ use crate::settings::{Image, SettingsError, VmSettings};
 use azure_mgmt_compute::package_2024_07_01::models;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use models::network_interface_reference_properties::DeleteOption as NicDeleteOption;
-use napkeeper_core::catalog::CapacityType;
+use napkeeper_core::catalog::{CapacityType, EphemeralDiskPlacement, OsDiskStorage};
 use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::{ArmId, Region, Zone};
 use napkeeper_core::plan::{SecurityProfile, VmSpec};
@@ -84,13 +84,20 @@ fn storage(spec: &VmSpec, settings: &VmSettings) -> Result<models::StorageProfil
     disk.name = Some(spec.os_disk.name().to_owned());
     disk.disk_size_gb = Some(size);
     disk.delete_option = Some(models::DeleteOption::Delete);
-    let premium = models::StorageAccountType::PremiumLrs;
+    let storage_account_type = match spec.os_disk_storage {
+        OsDiskStorage::Ephemeral(placement) => {
+            disk.caching = Some(models::Caching::ReadOnly);
+            disk.diff_disk_settings = Some(models::DiffDiskSettings {
+                option: Some(models::DiffDiskOption::Local),
+                placement: Some(diff_disk_placement(placement)),
+            });
+            None
+        }
+        OsDiskStorage::Premium => Some(models::StorageAccountType::PremiumLrs),
+        OsDiskStorage::StandardSsd => Some(models::StorageAccountType::StandardSsdLrs),
+    };
     disk.managed_disk = Some(models::ManagedDiskParameters {
-        storage_account_type: Some(if spec.premium_disk {
-            premium
-        } else {
-            models::StorageAccountType::StandardSsdLrs
-        }),
+        storage_account_type,
         disk_encryption_set: settings.disk_encryption_set.as_ref().map(|set| models::DiskEncryptionSetParameters {
             sub_resource: models::SubResource { id: Some(set.to_string()) },
         }),
@@ -106,6 +113,14 @@ fn storage(spec: &VmSpec, settings: &VmSettings) -> Result<models::StorageProfil
         os_disk: Some(disk),
         ..models::StorageProfile::default()
     })
+}
+
+fn diff_disk_placement(placement: EphemeralDiskPlacement) -> models::DiffDiskPlacement {
+    match placement {
+        EphemeralDiskPlacement::Nvme => models::DiffDiskPlacement::NvmeDisk,
+        EphemeralDiskPlacement::Cache => models::DiffDiskPlacement::CacheDisk,
+        EphemeralDiskPlacement::Resource => models::DiffDiskPlacement::ResourceDisk,
+    }
 }
 
 fn os(spec: &VmSpec, settings: &VmSettings, custom_data: &str) -> models::OsProfile {
@@ -166,10 +181,20 @@ mod tests {
     }
 
     fn reserved_properties(group: Option<&str>, security: SecurityProfile, set: Option<&str>) -> Value {
+        let spec = VmSpec { security, ..spec(group) };
+        properties_of(&spec, set)
+    }
+
+    fn properties_of(spec: &VmSpec, set: Option<&str>) -> Value {
+        let region = Region::new("westeurope").unwrap();
+        serde_json::to_value(super::body(spec, &region, &settings(set), "").unwrap()).unwrap()["properties"].clone()
+    }
+
+    fn spec(group: Option<&str>) -> VmSpec {
         let capacity_type = if group.is_some() { CapacityType::Reserved } else { CapacityType::OnDemand };
         let id = |name: &str| ArmId::new(format!("{GROUP}/{name}")).unwrap();
         let size = VmSize::new("Standard_D2s_v5").unwrap();
-        let spec = VmSpec {
+        VmSpec {
             id: id("aks-a"),
             offering: OfferingKey { size, zone: Zone::regional(), capacity_type },
             nic: id("nic"),
@@ -178,13 +203,11 @@ mod tests {
             tags: Tags::new(),
             claim: ClaimName::new("a").unwrap(),
             kubelet: KubeletSpec::default(),
-            premium_disk: true,
-            security,
+            os_disk_storage: OsDiskStorage::Premium,
+            security: SecurityProfile::default(),
             capacity_reservation_group: group.map(|id| ArmId::new(id).unwrap()),
             create_only: true,
-        };
-        let region = Region::new("westeurope").unwrap();
-        serde_json::to_value(super::body(&spec, &region, &settings(set), "").unwrap()).unwrap()["properties"].clone()
+        }
     }
 
     #[test]
@@ -216,6 +239,24 @@ mod tests {
         let disk = |set| properties(SecurityProfile::default(), set)["storageProfile"]["osDisk"]["managedDisk"].clone();
         assert_eq!(disk(Some(set))["diskEncryptionSet"], json!({ "id": set }));
         assert_eq!(disk(None).get("diskEncryptionSet"), None);
+    }
+
+    #[test]
+    fn an_ephemeral_os_disk_is_on_a_local_disk_with_a_read_only_cache() {
+        for (placement, spelled) in [
+            (EphemeralDiskPlacement::Nvme, "NvmeDisk"),
+            (EphemeralDiskPlacement::Cache, "CacheDisk"),
+            (EphemeralDiskPlacement::Resource, "ResourceDisk"),
+        ] {
+            let spec = VmSpec { os_disk_storage: OsDiskStorage::Ephemeral(placement), ..spec(None) };
+            let disk = properties_of(&spec, None)["storageProfile"]["osDisk"].clone();
+            assert_eq!(disk["diffDiskSettings"], json!({ "option": "Local", "placement": spelled }));
+            assert_eq!((&disk["caching"], &disk["deleteOption"]), (&json!("ReadOnly"), &json!("Delete")));
+            assert_eq!(disk["managedDisk"].get("storageAccountType"), None);
+        }
+        let managed = properties_of(&spec(None), None)["storageProfile"]["osDisk"].clone();
+        assert_eq!((managed.get("diffDiskSettings"), managed.get("caching")), (None, None));
+        assert_eq!(managed["managedDisk"]["storageAccountType"], "Premium_LRS");
     }
 
     #[test]

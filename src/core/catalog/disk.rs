@@ -4,7 +4,7 @@
 //! `Standard SSD Managed Disks` and `Standard HDD Managed Disks`, locally redundant, East US, 2026), over the 730 hours
 //! that Azure bills as a month. Transactions are not counted: a standard SSD is charged for them, a premium one is not.
 
-use crate::catalog::{SizeFacts, SizeName};
+use crate::catalog::{EphemeralDiskPlacement, SizeFacts};
 use crate::model::amounts::money::HourlyPrice;
 
 /// Hours of a month, as Azure bills them.
@@ -22,55 +22,51 @@ const CAPACITY_PRICES: [(&str, i64); 2] = [("premiumv2", 110_800), ("ultrassd", 
 /// How a storage type that is not known is priced.
 const DEFAULT_STORAGE: &str = "standardssd";
 
-/// Storage type of a managed OS disk.
+/// Where the OS disk of a node is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OsDiskStorage {
-    /// Premium SSD.
+    /// On a local disk of the VM: it costs nothing, is gone with the VM, and is no resource of its own.
+    Ephemeral(EphemeralDiskPlacement),
+    /// A managed disk, premium SSD.
     Premium,
-    /// Standard SSD.
+    /// A managed disk, standard SSD.
     StandardSsd,
 }
 
-/// Whether whoever launches nodes uses ephemeral OS disks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OsDiskPlacement {
-    /// Every OS disk is a managed disk: what napkeeper launches.
-    Managed,
-    /// It is on the local disk of the VM where it fits there, and costs nothing then; else it is a managed disk. So do
-    /// Karpenter's Azure provider (`instancetypes.go`) and the agent pools of AKS.
-    EphemeralWhereItFits,
-}
-
 impl OsDiskStorage {
-    /// The storage type of the managed OS disk of a size: premium where the size takes it.
+    /// That of a node of a size, for an `osDiskSizeGB` of `gib`: ephemeral where it fits on the local disk, as
+    /// Karpenter's Azure provider (`instancetypes.go`) and the agent pools of AKS have it; else premium where the size
+    /// takes it.
     #[must_use]
-    pub fn of(facts: &SizeFacts) -> Self {
+    pub fn of(facts: &SizeFacts, gib: u32) -> Self {
+        match facts.ephemeral {
+            Some(local) if local.fits(gib) => Self::Ephemeral(local.placement),
+            _ => Self::managed(facts),
+        }
+    }
+
+    /// That of a managed OS disk of a size.
+    #[must_use]
+    pub fn managed(facts: &SizeFacts) -> Self {
         if facts.premium_io { Self::Premium } else { Self::StandardSsd }
     }
 
-    /// As Azure's `storageAccountType` has it.
+    /// Of a managed disk, as Azure's `storageAccountType` has it.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub fn account_type(self) -> Option<&'static str> {
         match self {
-            Self::Premium => "Premium_LRS",
-            Self::StandardSsd => "StandardSSD_LRS",
+            Self::Ephemeral(_) => None,
+            Self::Premium => Some("Premium_LRS"),
+            Self::StandardSsd => Some("StandardSSD_LRS"),
         }
     }
 }
 
 /// The list price of the OS disk of a node of a size, for an `osDiskSizeGB` of `gib`; zero where it is ephemeral.
 #[must_use]
-pub fn os_disk_price(facts: &SizeFacts, gib: u32, placement: OsDiskPlacement) -> HourlyPrice {
-    match placement {
-        OsDiskPlacement::EphemeralWhereItFits if fits_local_disk(facts, gib) => HourlyPrice::ZERO,
-        _ => managed_disk_price(OsDiskStorage::of(facts).as_str(), gib),
-    }
-}
-
-/// True when an OS disk of this size fits on the local disk of a VM size.
-fn fits_local_disk(facts: &SizeFacts, gib: u32) -> bool {
-    let name = SizeName::parse(facts.name.as_str()).ok();
-    name.and_then(|name| super::instance_types::ephemeral_os_disk_gb(facts, &name)).is_some_and(|gb| gb >= gib.into())
+pub fn os_disk_price(facts: &SizeFacts, gib: u32) -> HourlyPrice {
+    let account_type = OsDiskStorage::of(facts, gib).account_type();
+    account_type.map_or(HourlyPrice::ZERO, |account_type| managed_disk_price(account_type, gib))
 }
 
 /// The list price of a managed disk, by its storage type (`Premium_LRS`) and size in GiB. Zone-redundant storage costs
@@ -103,7 +99,7 @@ fn by_tier(storage: &str, gib: u32) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Catalog, EphemeralDisk, EphemeralDiskPlacement};
+    use crate::catalog::{Catalog, EphemeralDisk};
     use jiff::SignedDuration;
 
     fn per_month(price: HourlyPrice) -> String {
@@ -141,23 +137,21 @@ mod tests {
     fn an_os_disk_that_is_ephemeral_costs_nothing() {
         let catalog = Catalog::embedded().unwrap();
         let facts = |name: &str| catalog.sizes().iter().find(|size| size.name.as_str() == name).unwrap().clone();
-        let price = |facts: &SizeFacts, gib, placement| per_month(os_disk_price(facts, gib, placement));
-        let (managed, ephemeral) = (OsDiskPlacement::Managed, OsDiskPlacement::EphemeralWhereItFits);
-        // 37.5 GiB for each vCPU, see `ephemeral_os_disk_gb`.
-        for (name, gib, placement, usd) in [
-            ("Standard_D4s_v5", 128, managed, "$19.71"),
-            ("Standard_D4s_v5", 128, ephemeral, "$19.71"),
-            ("Standard_D4ds_v5", 128, managed, "$19.71"),
-            ("Standard_D4ds_v5", 128, ephemeral, "$0.00"),
-            ("Standard_D2ds_v5", 128, ephemeral, "$19.71"),
-            ("Standard_D2ds_v5", 64, ephemeral, "$0.00"),
+        let price = |facts: &SizeFacts, gib| per_month(os_disk_price(facts, gib));
+        // 37.5 GiB for each vCPU, see `embedded`.
+        for (name, gib, usd) in [
+            ("Standard_D4s_v5", 128, "$19.71"),
+            ("Standard_D4ds_v5", 128, "$0.00"),
+            ("Standard_D2ds_v5", 128, "$19.71"),
+            ("Standard_D2ds_v5", 75, "$0.00"),
+            ("Standard_D2ds_v5", 76, "$19.71"),
         ] {
-            assert_eq!(price(&facts(name), gib, placement), usd, "{name} {gib} {placement:?}");
+            assert_eq!(price(&facts(name), gib), usd, "{name} {gib}");
         }
-        let live = EphemeralDisk { gb: 127, placement: EphemeralDiskPlacement::Nvme };
+        let live = EphemeralDisk { gb: 137, placement: EphemeralDiskPlacement::Nvme };
         let live = SizeFacts { ephemeral: Some(live), ..SizeFacts::clone(&facts("Standard_D8ds_v5")) };
-        assert_eq!(price(&live, 128, ephemeral), "$19.71", "the listing says how large the local disk is");
+        assert_eq!((&*price(&live, 128), &*price(&live, 129)), ("$0.00", "$38.02"), "137 GB are 127.6 GiB");
         let standard = SizeFacts { premium_io: false, ..live };
-        assert_eq!(price(&standard, 128, managed), "$9.60");
+        assert_eq!(price(&standard, 129), "$19.20");
     }
 }

@@ -15,7 +15,7 @@ pub use crate::model::cluster::offering::{
     reserved_price,
 };
 pub use capacity::{capacity, overhead};
-pub use disk::{OsDiskPlacement, OsDiskStorage, managed_disk_price, os_disk_price};
+pub use disk::{OsDiskStorage, managed_disk_price, os_disk_price};
 pub use embedded::{Catalog, CatalogError, Month, UnknownRegion};
 pub use instance_types::instance_type::{
     Arch, EphemeralDisk, EphemeralDiskPlacement, Gpu, InstanceType, InstanceTypes, NodeCosts, SizeFacts,

@@ -27,6 +27,8 @@ pub struct AksMachineSpec {
     pub offering: OfferingKey,
     /// OS disk in GB.
     pub os_disk_gb: u32,
+    /// Its OS disk is on a local disk of the VM; else it is a managed disk.
+    pub ephemeral_os_disk: bool,
     /// Tags, for everything that AKS creates for it.
     pub tags: Tags,
     /// The NodeClaim that its kubelet will register for.

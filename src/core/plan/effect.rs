@@ -3,7 +3,7 @@
 //! An effect is one request to Kubernetes or to Azure. A crash can happen before or after each of them, never within.
 
 use super::cloud_request::CloudRequest;
-use crate::catalog::OfferingKey;
+use crate::catalog::{OfferingKey, OsDiskStorage};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
 use crate::model::azure::cloud::{CloudResource, PowerState, ResourceKind, Tags};
@@ -217,8 +217,8 @@ pub struct VmSpec {
     pub claim: ClaimName,
     /// Its kubelet configuration.
     pub kubelet: KubeletSpec,
-    /// Its OS disk is a premium one, which not every size takes; else it is a standard SSD.
-    pub premium_disk: bool,
+    /// Where its OS disk is stored.
+    pub os_disk_storage: OsDiskStorage,
     /// How it is protected.
     pub security: SecurityProfile,
     /// Capacity reservation group, where its offering is reserved.

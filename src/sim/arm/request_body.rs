@@ -8,7 +8,7 @@ use crate::cloud::{Cloud, Extension};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use napkeeper_api::bootstrap;
 use napkeeper_core::catalog::live::parse_reservation_group;
-use napkeeper_core::catalog::{CapacityType, OfferingKey};
+use napkeeper_core::catalog::{CapacityType, OfferingKey, OsDiskStorage};
 use napkeeper_core::model::azure::cloud::Tags;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, VmSize, Zone};
@@ -38,7 +38,7 @@ pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Respo
             .as_u64()
             .and_then(|gb| u32::try_from(gb).ok())
             .ok_or_else(|| invalid("storageProfile.osDisk.diskSizeGB", "must be a size in GB"))?,
-        premium_disk: disk["managedDisk"]["storageAccountType"] == "Premium_LRS",
+        os_disk_storage: os_disk_storage(disk)?,
         claim: claim(&tags, properties)?,
         kubelet: kubelet(&properties["osProfile"]["customData"])?,
         security: security(&properties["securityProfile"])?,
@@ -67,6 +67,7 @@ pub(super) fn machine(body: &Value, id: ArmId, cloud: &Cloud) -> Result<AksMachi
             capacity_type: if spot { CapacityType::Spot } else { CapacityType::OnDemand },
         },
         os_disk_gb: gb.ok_or_else(|| invalid("properties.operatingSystem.osDiskSizeGB", "must be a size in GB"))?,
+        ephemeral_os_disk: properties["operatingSystem"]["osDiskType"] == "Ephemeral",
         claim: ClaimName::new(claim).map_err(|e| invalid("name", e.reason))?,
         kubelet: KubeletSpec {
             labels: self::tags(&kubernetes["nodeLabels"])?,
@@ -134,6 +135,20 @@ fn security(profile: &Value) -> Result<SecurityProfile, Response> {
         must_be("securityProfile.securityType", &profile["securityType"], "TrustedLaunch")?;
     }
     Ok(security)
+}
+
+/// Where an OS disk is stored: Azure takes an ephemeral one with a read-only cache alone.
+fn os_disk_storage(disk: &Value) -> Result<OsDiskStorage, Response> {
+    let local = &disk["diffDiskSettings"];
+    if local.is_null() {
+        let premium = disk["managedDisk"]["storageAccountType"] == "Premium_LRS";
+        return Ok(if premium { OsDiskStorage::Premium } else { OsDiskStorage::StandardSsd });
+    }
+    must_be("storageProfile.osDisk.diffDiskSettings.option", &local["option"], "Local")?;
+    must_be("storageProfile.osDisk.caching", &disk["caching"], "ReadOnly")?;
+    let placement = serde_json::from_value(local["placement"].clone());
+    let path = "storageProfile.osDisk.diffDiskSettings.placement";
+    placement.map(OsDiskStorage::Ephemeral).map_err(|_| invalid(path, "must be NvmeDisk, CacheDisk or ResourceDisk"))
 }
 
 fn offering(body: &Value, cloud: &Cloud) -> Result<OfferingKey, Response> {

@@ -2,7 +2,7 @@
 
 use super::facts::skus::zone_number;
 use super::route::ResourceType;
-use crate::cloud::{Cloud, CloudSettings};
+use crate::cloud::{Cloud, CloudSettings, EphemeralOsDisk};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::azure::cloud::{CloudResource, Disk, DiskState, Nic, ProvisioningState, ResourceDetail, Vm};
 use napkeeper_core::model::names::ArmId;
@@ -44,6 +44,9 @@ pub(super) fn resource(cloud: &Cloud, resource: &CloudResource) -> Value {
     let mut properties = match &resource.detail {
         ResourceDetail::Vm(vm) => {
             let mut properties = vm_properties(resource, vm);
+            if let Some(disk) = cloud.ephemeral_os_disk(&resource.id) {
+                properties["storageProfile"]["osDisk"] = ephemeral_os_disk(disk);
+            }
             if let Some(group) = cloud.group_of(&resource.id) {
                 properties["capacityReservation"] = json!({ "capacityReservationGroup": { "id": group.as_str() } });
             }
@@ -122,13 +125,7 @@ fn vm_properties(resource: &CloudResource, vm: &Vm) -> Value {
     });
     let mut storage = json!({ "dataDisks": data_disks.collect::<Vec<_>>() });
     if let Some(disk) = &vm.os_disk {
-        storage["osDisk"] = json!({
-            "name": disk.name(),
-            "osType": "Linux",
-            "createOption": "FromImage",
-            "deleteOption": "Delete",
-            "managedDisk": { "id": disk.as_str() },
-        });
+        storage["osDisk"] = os_disk(disk);
     }
     let mut properties = json!({
         "vmId": &*resource.incarnation,
@@ -143,6 +140,24 @@ fn vm_properties(resource: &CloudResource, vm: &Vm) -> Value {
     }
     put_created(&mut properties, resource);
     properties
+}
+
+fn os_disk(id: &ArmId) -> Value {
+    json!({
+        "name": id.name(),
+        "osType": "Linux",
+        "createOption": "FromImage",
+        "deleteOption": "Delete",
+        "managedDisk": { "id": id.as_str() },
+    })
+}
+
+/// Azure gives it the id of a managed disk, for which it answers 404.
+fn ephemeral_os_disk(disk: &EphemeralOsDisk) -> Value {
+    let mut all = os_disk(&disk.id);
+    all["caching"] = "ReadOnly".into();
+    all["diffDiskSettings"] = json!({ "option": "Local", "placement": disk.placement.as_str() });
+    all
 }
 
 fn nic_properties(resource: &CloudResource, nic: &Nic) -> Value {

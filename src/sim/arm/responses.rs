@@ -186,5 +186,6 @@ fn code_of(refusal: &Refusal) -> (u16, &'static str) {
         Refusal::Precondition { .. } => (412, "PreconditionFailed"),
         Refusal::FailedLate => (500, "InternalExecutionError"),
         Refusal::Invalid(_) | Refusal::DiskUnfit { .. } => (400, "InvalidParameter"),
+        Refusal::LocalDiskUnfit { .. } => (409, "NotSupported"),
     }
 }

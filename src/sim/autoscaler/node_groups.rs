@@ -80,7 +80,7 @@ pub(super) fn node_groups(
     resource_group: &ArmId,
 ) -> Result<Vec<NodeGroup>, SetupError> {
     // Agent pools of AKS have ephemeral OS disks by default, where the size has room for them.
-    let options = InstanceTypeOptions::default().with_ephemeral_os_disks();
+    let options = InstanceTypeOptions::default();
     let types: BTreeMap<_, _> =
         start.manifests.classes.iter().map(|class| (&class.name, instance_types(region, class, &options))).collect();
     let pools: Vec<(&NodePool, &[Arc<InstanceType>])> =

@@ -129,7 +129,13 @@ impl Cloud {
             }),
         };
         self.create(vm, ChangeCause::Outside, now);
-        let machine = VmRecord { claim: None, kubelet: KubeletSpec::default(), failed: false, reservation: None };
+        let machine = VmRecord {
+            claim: None,
+            kubelet: KubeletSpec::default(),
+            failed: false,
+            reservation: None,
+            ephemeral_os_disk: None,
+        };
         self.vm_records.insert(id.clone(), machine);
         self.attach_nic(&nic, &id);
         self.mark_attached(&disk, &id, now);

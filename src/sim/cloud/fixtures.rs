@@ -21,7 +21,6 @@ fn facts(name: &str, family: &str, vcpus: u32) -> (VmSize, Arc<SizeFacts>) {
         max_nics: 2,
         accelerated_networking: true,
         premium_io: true,
-        ephemeral_os_disk: false,
         ephemeral: None,
         encryption_at_host: true,
         spot_eligible: true,

@@ -26,6 +26,7 @@ pub use faults::{
 };
 use jiff::Timestamp;
 pub use ledger::{Change, ChangeCause, CloudEvent, LedgerEntry};
+use napkeeper_core::catalog::EphemeralDiskPlacement;
 use napkeeper_core::model::azure::cloud::{CloudResource, Nic, PowerState, ResourceDetail, Tags};
 use napkeeper_core::model::errors::{CloudError, EffectError, OperationId};
 use napkeeper_core::model::names::{ArmId, ClaimName};
@@ -85,6 +86,16 @@ struct VmRecord {
     failed: bool,
     /// The group of capacity reservations that it names.
     reservation: Option<ArmId>,
+    /// Its OS disk, where that is ephemeral.
+    ephemeral_os_disk: Option<EphemeralOsDisk>,
+}
+
+/// An OS disk on a local disk of a VM: it has an id, but is no resource.
+#[derive(Debug, Clone)]
+pub(crate) struct EphemeralOsDisk {
+    pub(crate) id: ArmId,
+    gib: u32,
+    pub(crate) placement: EphemeralDiskPlacement,
 }
 
 /// A NIC is reserved for a VM whose creation failed.

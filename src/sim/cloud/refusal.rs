@@ -196,6 +196,19 @@ pub enum Refusal {
         /// The disk.
         disk: Arc<str>,
     },
+    /// The OS disk does not fit on a local disk of the size.
+    #[error(
+        "OS disk of Ephemeral VM with size greater than {most} GB is not allowed for VM size {size} when the \
+         DiffDiskPlacement is {placement}."
+    )]
+    LocalDiskUnfit {
+        /// The size.
+        size: VmSize,
+        /// Where the disk would be.
+        placement: &'static str,
+        /// The largest there.
+        most: u64,
+    },
     /// The request is wrong; it would fail again.
     #[error("{0}")]
     Invalid(Arc<str>),
@@ -252,7 +265,7 @@ impl Refusal {
             | Self::Preempted
             | Self::Precondition { .. } => CloudErrorCode::Conflict,
             Self::Unavailable | Self::FailedLate => CloudErrorCode::Unavailable,
-            Self::DiskUnfit { .. } => CloudErrorCode::SizeUnfit,
+            Self::DiskUnfit { .. } | Self::LocalDiskUnfit { .. } => CloudErrorCode::SizeUnfit,
             Self::Invalid(_) => CloudErrorCode::Invalid,
         }
     }

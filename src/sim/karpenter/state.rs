@@ -93,7 +93,7 @@ pub(super) fn pools(region: &RegionCatalog, setup: &WorldSetup, variant: &Varian
     let options = pools.into_iter().filter_map(|mut pool| {
         let class = setup.manifests.classes.iter().find(|class| class.name == pool.class)?;
         pool.disruption.policy = variant.consolidation.unwrap_or(pool.disruption.policy);
-        let types = instance_types(region, class, &InstanceTypeOptions::default().with_ephemeral_os_disks());
+        let types = instance_types(region, class, &InstanceTypeOptions::default());
         Some(Arc::new(PoolOptions::new(Arc::new(pool), &types, &daemons)))
     });
     options.collect()

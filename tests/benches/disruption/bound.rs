@@ -137,7 +137,7 @@ impl Prices {
         let mut daemons = Resources::default();
         manifests.daemon_sets.iter().for_each(|(_, template)| daemons.add(&template.shape.requests));
         // No policy pays less for an OS disk.
-        let options = InstanceTypeOptions::default().with_ephemeral_os_disks();
+        let options = InstanceTypeOptions::default();
         let types = manifests.classes.first().map_or_else(Vec::new, |class| instance_types(region, class, &options));
         let mut rows = Vec::new();
         let mut per_gpu = f64::INFINITY;

@@ -228,7 +228,6 @@ fn instance(size: usize) -> Result<InstanceType> {
         max_nics: 1,
         accelerated_networking: true,
         premium_io: true,
-        ephemeral_os_disk: false,
         ephemeral: None,
         encryption_at_host: true,
         spot_eligible: true,

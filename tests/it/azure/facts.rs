@@ -6,7 +6,7 @@ use napkeeper_core::catalog::live::{
     AzureFacts, CapacityReservation, Fact, ImageDefinition, LockLevel, PriceSheet, Quota, QuotaUsage, SizeListing,
     catalog_from_facts, price_list,
 };
-use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey, RegionCatalog};
+use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey, OsDiskStorage, RegionCatalog};
 use napkeeper_core::model::azure::cloud::{ResourceDetail, Tags};
 use napkeeper_core::model::errors::CloudErrorCode;
 use napkeeper_core::model::names::{ArmId, ClaimName, Region, VmSize, Zone};
@@ -194,7 +194,7 @@ async fn reservations_are_read_with_their_usage_and_a_vm_on_one_is_reserved() {
         tags: Tags::new(),
         claim: ClaimName::new("a").unwrap(),
         kubelet: KubeletSpec::default(),
-        premium_disk: true,
+        os_disk_storage: OsDiskStorage::Premium,
         security: Default::default(),
         capacity_reservation_group: Some(group.clone()),
         create_only: true,

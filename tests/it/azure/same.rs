@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{AksCluster, Azure, AzureSettings};
-use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey};
+use napkeeper_core::catalog::{CapacityType, Catalog, EphemeralDiskPlacement, OfferingKey, OsDiskStorage};
 use napkeeper_core::model::azure::cloud::{
     CloudResource, PowerState, ProvisioningState, ResourceDetail, ResourceKind, Tags,
 };
@@ -22,7 +22,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 
-const SIZES: [&str; 3] = ["Standard_D2s_v5", "Standard_D4s_v5", "Standard_E4s_v5"];
+/// The last has a local disk, where its OS disk is.
+const SIZES: [&str; 4] = ["Standard_D2s_v5", "Standard_D4s_v5", "Standard_E4s_v5", "Standard_D4ds_v5"];
 
 fn region() -> Region {
     Region::new("westeurope").unwrap()
@@ -171,8 +172,15 @@ impl Twins {
             security: Default::default(),
             capacity_reservation_group: None,
             create_only: false,
-            premium_disk: true,
+            os_disk_storage: os_disk_storage(SIZES[size]),
         }))
+    }
+}
+
+fn os_disk_storage(size: &str) -> OsDiskStorage {
+    match size {
+        "Standard_D4ds_v5" => OsDiskStorage::Ephemeral(EphemeralDiskPlacement::Resource),
+        _ => OsDiskStorage::Premium,
     }
 }
 
@@ -231,6 +239,32 @@ fn a_vm_is_created_and_deleted_with_all_its_resources() {
     twins.pass(100);
     assert_eq!(twins.perform(&CloudRequest::Get(twins.vm("a"))), Ok(Reply::Resource(None)));
     assert_eq!(twins.perform(&CloudRequest::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Absent));
+    assert_eq!(twins.list().unwrap().len(), 0);
+}
+
+/// Azure gives it an id, which is that of no resource.
+#[test]
+fn an_ephemeral_os_disk_is_no_resource() {
+    let mut twins = Twins::new();
+    twins.perform(&twins.put_nic("a")).unwrap();
+    let with_local_disk = SIZES.len() - 1;
+    let CloudRequest::PutVm(spec) = twins.put_vm("a", with_local_disk, 1, false) else { panic!("no VM") };
+    let too_large = VmSpec { os_disk_gb: 256, ..VmSpec::clone(&spec) };
+    assert_eq!(code(&twins.perform(&CloudRequest::PutVm(Box::new(too_large)))), CloudErrorCode::SizeUnfit);
+    let put = CloudRequest::PutVm(spec);
+    let Ok(Reply::Accepted(operation)) = twins.perform(&put) else { panic!("no VM") };
+    twins.pass(100);
+    assert_eq!(twins.perform(&CloudRequest::Poll(operation)), Ok(Reply::Done));
+    assert_eq!(twins.perform(&put), Ok(Reply::Done), "the same VM is put again");
+    let listed = twins.list().unwrap();
+    assert_eq!(listed.iter().map(|r| r.kind()).collect::<Vec<_>>(), [ResourceKind::Vm, ResourceKind::Nic]);
+    let ResourceDetail::Vm(vm) = &listed[0].detail else { panic!("no VM") };
+    assert_eq!(vm.os_disk, None);
+    let disk = twins.direct.disk_id("a");
+    assert_eq!(twins.perform(&CloudRequest::Get(disk)), Ok(Reply::Resource(None)));
+    let deleted = CloudRequest::Delete(twins.vm("a"), ResourceKind::Vm);
+    assert!(matches!(twins.perform(&deleted), Ok(Reply::Accepted(_))));
+    twins.pass(100);
     assert_eq!(twins.list().unwrap().len(), 0);
 }
 
@@ -454,6 +488,7 @@ fn machine(twins: &Twins, name: &str, zone: u8, spot: bool) -> AksMachineSpec {
         id: twins.direct.machine_id("nodes", name).unwrap(),
         offering: OfferingKey { size: VmSize::new(SIZES[0]).unwrap(), zone, capacity_type },
         os_disk_gb: 128,
+        ephemeral_os_disk: false,
         tags: tags(name),
         claim: ClaimName::new(name).unwrap(),
         security: napkeeper_core::plan::SecurityProfile { encryption_at_host: true, ..Default::default() },
@@ -491,6 +526,11 @@ fn a_machine_is_created_and_deleted_with_its_vm() {
     assert_eq!(twins.perform(&call(AksMachineRequest::Get(id.clone()))), Ok(Reply::AksMachine(None)));
     assert_eq!(twins.perform(&call(AksMachineRequest::Delete(id))), Ok(Reply::Absent));
     assert_eq!(twins.list().unwrap().len(), 0);
+    let size = VmSize::new("Standard_D4ds_v5").unwrap();
+    let offering = OfferingKey { size, ..spec.offering.clone() };
+    let local = AksMachineSpec { offering, ephemeral_os_disk: true, ..spec };
+    assert!(matches!(twins.perform(&call(AksMachineRequest::Put(Box::new(local)))), Ok(Reply::Accepted(_))));
+    assert_eq!(twins.list().unwrap().len(), 2, "VM and NIC");
 }
 
 #[test]

@@ -60,7 +60,6 @@ fn facts(name: &str, vcpus: &str, memory_mib: &str) -> SizeFacts {
         max_nics: 2,
         accelerated_networking: true,
         premium_io: true,
-        ephemeral_os_disk: true,
         ephemeral: None,
         encryption_at_host: true,
         spot_eligible: true,

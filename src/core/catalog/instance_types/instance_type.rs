@@ -51,6 +51,14 @@ pub struct EphemeralDisk {
     pub placement: EphemeralDiskPlacement,
 }
 
+impl EphemeralDisk {
+    /// True when an OS disk of so many GiB fits. Local disks have whole GiB, of which [`Self::gb`] is rounded down.
+    #[must_use]
+    pub fn fits(self, gib: u32) -> bool {
+        u64::from(gib) << 30 < (self.gb + 1) * 1_000_000_000
+    }
+}
+
 /// Kinds of local storage, as `diffDiskSettings.placement` has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum EphemeralDiskPlacement {
@@ -102,9 +110,7 @@ pub struct SizeFacts {
     pub accelerated_networking: bool,
     /// Takes premium disks.
     pub premium_io: bool,
-    /// Can keep its OS disk on local storage.
-    pub ephemeral_os_disk: bool,
-    /// Placement and largest size of an ephemeral OS disk. Unknown in the embedded catalogue.
+    /// Placement and largest size of an ephemeral OS disk; `None` where it cannot have one.
     pub ephemeral: Option<EphemeralDisk>,
     /// Can encrypt at the host.
     pub encryption_at_host: bool,

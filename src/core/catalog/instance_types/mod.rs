@@ -4,8 +4,8 @@ pub(in crate::catalog) mod instance_type;
 
 use crate::catalog::selection::exclusion::is_azure_linux;
 use crate::catalog::{
-    CapacityType, InstanceType, NodeCosts, OFFERED, OfferedSize, Offering, OsDiskPlacement, RegionCatalog, SizeFacts,
-    SizeName, capacity, exclusion_reason, offered, os_disk_price, overhead, reserved_price,
+    CapacityType, InstanceType, NodeCosts, OFFERED, OfferedSize, Offering, RegionCatalog, SizeFacts, SizeName,
+    capacity, exclusion_reason, offered, os_disk_price, overhead, reserved_price,
 };
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::pod::Labels;
@@ -27,8 +27,6 @@ pub struct InstanceTypeOptions {
     pub self_managed: bool,
     /// What each node counts beside its bill where plans are compared.
     pub per_node: HourlyPrice,
-    /// Which OS disks nodes have.
-    pub os_disks: OsDiskPlacement,
     /// The price of a managed OS disk, whatever its size; `None` is the list price.
     pub os_disk_price: Option<HourlyPrice>,
 }
@@ -39,15 +37,9 @@ impl InstanceTypeOptions {
     /// what each node holds.
     pub const DEFAULT_PER_NODE: HourlyPrice = HourlyPrice::from_nanos(5_000_000);
 
-    /// The same for nodes whose OS disk is ephemeral where it fits.
-    #[must_use]
-    pub fn with_ephemeral_os_disks(self) -> Self {
-        Self { os_disks: OsDiskPlacement::EphemeralWhereItFits, ..self }
-    }
-
     /// What a node of a size costs beside its VM, for an `osDiskSizeGB` of `gib`.
     fn node_costs(&self, facts: &SizeFacts, gib: u32) -> NodeCosts {
-        let list_price = os_disk_price(facts, gib, self.os_disks);
+        let list_price = os_disk_price(facts, gib);
         let own = self.os_disk_price.filter(|_| list_price > HourlyPrice::ZERO);
         NodeCosts { os_disk: own.unwrap_or(list_price), per_node: self.per_node }
     }
@@ -56,13 +48,7 @@ impl InstanceTypeOptions {
 impl Default for InstanceTypeOptions {
     /// Overlay networking, as Node Auto-Provisioning has it.
     fn default() -> Self {
-        Self {
-            default_max_pods: 250,
-            self_managed: false,
-            per_node: Self::DEFAULT_PER_NODE,
-            os_disks: OsDiskPlacement::Managed,
-            os_disk_price: None,
-        }
+        Self { default_max_pods: 250, self_managed: false, per_node: Self::DEFAULT_PER_NODE, os_disk_price: None }
     }
 }
 
@@ -201,7 +187,6 @@ pub(in crate::catalog) fn size_labels(facts: &SizeFacts) -> [(&'static str, Opti
     let name = SizeName::parse(facts.name.as_str()).ok();
     let gpu = facts.gpu.as_ref();
     let accelerator = name.and_then(|n| n.accelerator()).filter(|_| gpu.is_some());
-    let ephemeral = name.and_then(|n| ephemeral_os_disk_gb(facts, &n));
     let text = |value: &str| Some(value.to_owned());
     [
         (labels::INSTANCE_TYPE, text(facts.name.as_str())),
@@ -220,20 +205,8 @@ pub(in crate::catalog) fn size_labels(facts: &SizeFacts) -> [(&'static str, Opti
         (labels::SKU_VERSION, name.map(|n| n.version().to_owned())),
         (labels::SKU_GPU_NAME, accelerator.map(str::to_owned)),
         (labels::SKU_GPU_MANUFACTURER, gpu.map(|g| g.manufacturer.to_string())),
-        (labels::SKU_EPHEMERAL_OS_MAX, ephemeral.map(|gb| gb.to_string())),
+        (labels::SKU_EPHEMERAL_OS_MAX, facts.ephemeral.map(|local| local.gb.to_string())),
     ]
-}
-
-/// Greatest OS disk that fits on the size's local disk, in GB. A live listing has it. The embedded catalogue has only
-/// whether it is supported, not the size of the disk: 37.5 GiB per vCPU is what the sizes with a local disk (letter
-/// `d`) have, and the caches of the others are not counted on.
-pub(in crate::catalog) fn ephemeral_os_disk_gb(facts: &SizeFacts, name: &SizeName<'_>) -> Option<u64> {
-    const BYTES_PER_VCPU: u64 = 75 << 29;
-    if let Some(disk) = facts.ephemeral {
-        return Some(disk.gb);
-    }
-    let fits = facts.ephemeral_os_disk && name.has_local_disk();
-    fits.then(|| u64::from(facts.vcpus) * BYTES_PER_VCPU / 1_000_000_000)
 }
 
 fn yes_no(yes: bool) -> &'static str {

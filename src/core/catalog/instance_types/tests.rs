@@ -41,16 +41,15 @@ fn westeurope_offers_hundreds_of_types_and_d4s_v5_in_three_zones() {
 fn a_node_costs_its_vm_and_its_os_disk() {
     let region = Catalog::embedded().unwrap().region(&Region::new("westeurope").unwrap()).unwrap();
     let usd = |text| HourlyPrice::parse_usd(text).unwrap();
-    let managed = InstanceTypeOptions::default();
-    let own = InstanceTypeOptions { os_disk_price: Some(usd("0.02")), per_node: usd("1"), ..managed };
+    let listed = InstanceTypeOptions::default();
+    let own = InstanceTypeOptions { os_disk_price: Some(usd("0.02")), per_node: usd("1"), ..listed };
     let small = NodeClass { os_disk_gb: 64, ..class() };
     for (name, class, options, disk) in [
-        ("Standard_D4s_v5", class(), managed, "0.027"),
-        ("Standard_D4s_v5", small, managed, "0.013986301"),
+        ("Standard_D4s_v5", class(), listed, "0.027"),
+        ("Standard_D4s_v5", small, listed, "0.013986301"),
         ("Standard_D4s_v5", class(), own, "0.02"),
-        ("Standard_D4ds_v5", class(), managed, "0.027"),
-        ("Standard_D4ds_v5", class(), managed.with_ephemeral_os_disks(), "0"),
-        ("Standard_D4ds_v5", class(), own.with_ephemeral_os_disks(), "0"),
+        ("Standard_D4ds_v5", class(), listed, "0"),
+        ("Standard_D4ds_v5", class(), own, "0"),
     ] {
         let types = instance_types(&region, &class, &options);
         let found = find(&types, name);
@@ -62,7 +61,7 @@ fn a_node_costs_its_vm_and_its_os_disk() {
     }
     let d4 = VmSize::new("Standard_D4s_v5").unwrap();
     let zones = ReservedZones::from([(d4, BTreeSet::from([Zone::new("westeurope-1").unwrap()]))]);
-    let types = with_reserved(instance_types(&region, &class(), &managed), &zones);
+    let types = with_reserved(instance_types(&region, &class(), &listed), &zones);
     let reserved = find(&types, "Standard_D4s_v5");
     let cheapest = reserved.offerings.iter().min_by_key(|offering| reserved.node_price(offering)).unwrap();
     assert_eq!(cheapest.capacity_type, CapacityType::Reserved, "reserved capacity is used first");

@@ -75,7 +75,6 @@ impl SkuRow {
             max_nics: self.number_or("MaxNetworkInterfaces", 1)?,
             accelerated_networking: self.flag("AcceleratedNetworkingEnabled"),
             premium_io: self.flag("PremiumIO"),
-            ephemeral_os_disk: self.flag("EphemeralOSDiskSupported"),
             ephemeral: self.ephemeral(),
             encryption_at_host: self.flag("EncryptionAtHostSupported"),
             spot_eligible: self.flag("LowPriorityCapable"),

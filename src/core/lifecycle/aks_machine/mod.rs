@@ -8,6 +8,7 @@
 use super::launch::ClassInstanceTypes;
 use super::launch_progress::{LaunchProgress, is_refused};
 use super::retry_budget::{POLL_INTERVAL, RetryBudget};
+use crate::catalog::OsDiskStorage;
 use crate::model::azure::cloud::ProvisioningState;
 use crate::model::azure::related::{RelatedDetail, RelatedResource};
 use crate::model::errors::{CloudError, CloudErrorCode, ClusterError, EffectError, LaunchRefusal, OperationId};
@@ -125,11 +126,14 @@ impl AksMachineLaunchScript {
 
     fn put(&mut self) -> Step {
         let Some(offering) = self.progress.current_offering() else { return self.finish() };
+        let Some(instance) = self.progress.instance_type(&offering.key.size) else { return self.finish() };
         let launch = &self.progress.launch;
+        let storage = OsDiskStorage::of(&instance.facts, launch.os_disk_gb);
         let spec = AksMachineSpec {
             id: self.id.clone(),
             offering: offering.key.clone(),
             os_disk_gb: launch.os_disk_gb,
+            ephemeral_os_disk: matches!(storage, OsDiskStorage::Ephemeral(_)),
             tags: launch.tags.clone(),
             claim: launch.claim.name.clone(),
             security: launch.security,

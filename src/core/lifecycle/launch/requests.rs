@@ -37,7 +37,8 @@ impl LaunchScript {
 
     pub(super) fn put_vm(&mut self) -> Step {
         let Some(offering) = self.progress.current_offering() else { return self.finish() };
-        let (launch, instance) = (&self.progress.launch, self.progress.instance_type(&offering.key.size));
+        let launch = &self.progress.launch;
+        let Some(instance) = self.progress.instance_type(&offering.key.size) else { return self.finish() };
         let vm = VmSpec {
             id: self.ids.vm.clone(),
             offering: offering.key.clone(),
@@ -47,7 +48,7 @@ impl LaunchScript {
             tags: launch.tags.clone(),
             claim: launch.claim.name.clone(),
             kubelet: self.progress.kubelet_spec(),
-            premium_disk: instance.is_some_and(|t| OsDiskStorage::of(&t.facts) == OsDiskStorage::Premium),
+            os_disk_storage: OsDiskStorage::of(&instance.facts, launch.os_disk_gb),
             security: launch.security,
             capacity_reservation_group: self.progress.reservation().cloned(),
             create_only: true,

@@ -2,7 +2,7 @@
 
 use crate::cloud::Cloud;
 use jiff::Timestamp;
-use napkeeper_core::catalog::{Arch, OfferingKey, SizeFacts};
+use napkeeper_core::catalog::{Arch, EphemeralDisk, EphemeralDiskPlacement, OfferingKey, SizeFacts};
 use napkeeper_core::model::names::{VmSize, Zone};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,13 +73,26 @@ fn capabilities(facts: &SizeFacts) -> Value {
         ("LowPriorityCapable", flag(facts.spot_eligible)),
         ("PremiumIO", flag(facts.premium_io)),
         ("AcceleratedNetworkingEnabled", flag(facts.accelerated_networking)),
-        ("EphemeralOSDiskSupported", flag(facts.ephemeral_os_disk)),
+        ("EphemeralOSDiskSupported", flag(facts.ephemeral.is_some())),
         ("EncryptionAtHostSupported", flag(facts.encryption_at_host)),
     ];
+    all.extend(facts.ephemeral.into_iter().flat_map(local_disk));
     if let Some(gpu) = &facts.gpu {
         all.push(("GPUs", gpu.count.to_string()));
     }
     all.into_iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
+}
+
+/// The capabilities of a local disk; its size is the least that is read as [`EphemeralDisk::gb`].
+fn local_disk(disk: EphemeralDisk) -> Vec<(&'static str, String)> {
+    let bytes = disk.gb * 1_000_000_000;
+    let mib = bytes.div_ceil(1 << 20).to_string();
+    let placements = ("SupportedEphemeralOSDiskPlacements", disk.placement.as_str().to_owned());
+    match disk.placement {
+        EphemeralDiskPlacement::Nvme => vec![("NvmeDiskSizeInMiB", mib), placements],
+        EphemeralDiskPlacement::Cache => vec![("CachedDiskBytes", bytes.to_string()), placements],
+        EphemeralDiskPlacement::Resource => vec![("MaxResourceVolumeMB", mib), placements],
+    }
 }
 
 /// Memory as Azure writes it: GiB, with a fraction only where there is one (`3.5`).

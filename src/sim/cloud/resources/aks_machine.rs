@@ -27,6 +27,15 @@ impl Cloud {
         }
     }
 
+    /// AKS chooses a managed disk by the size.
+    fn machine_os_disk(&self, spec: &AksMachineSpec) -> OsDiskStorage {
+        match self.settings.sizes.get(&spec.offering.size) {
+            Some(facts) if spec.ephemeral_os_disk => OsDiskStorage::of(facts, spec.os_disk_gb),
+            Some(facts) => OsDiskStorage::managed(facts),
+            None => OsDiskStorage::StandardSsd,
+        }
+    }
+
     fn put_machine(&mut self, spec: &AksMachineSpec, now: Timestamp) -> Result<Reply, Refusal> {
         if self.related(&spec.id).is_some() {
             return Err(Refusal::Precondition { condition: "If-None-Match", resource: spec.id.clone() });
@@ -47,12 +56,7 @@ impl Cloud {
                 tags: spec.tags.clone(),
                 claim: spec.claim.clone(),
                 kubelet: spec.kubelet.clone(),
-                // AKS chooses the disk by the size.
-                premium_disk: self
-                    .settings
-                    .sizes
-                    .get(&spec.offering.size)
-                    .is_some_and(|facts| OsDiskStorage::of(facts) == OsDiskStorage::Premium),
+                os_disk_storage: self.machine_os_disk(spec),
                 security: spec.security,
                 capacity_reservation_group: None,
                 create_only: true,

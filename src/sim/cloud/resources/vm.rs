@@ -3,7 +3,7 @@
 use super::capacity_reservations::billed_as;
 use crate::cloud::operations::Completion;
 use crate::cloud::refusal::Refusal;
-use crate::cloud::{ChangeCause, Cloud, CloudEvent, NicReservation, VmRecord};
+use crate::cloud::{ChangeCause, Cloud, CloudEvent, EphemeralOsDisk, NicReservation, VmRecord};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{OfferingKey, OsDiskStorage, SizeFacts, managed_disk_price};
 use napkeeper_core::model::amounts::money::HourlyPrice;
@@ -30,12 +30,19 @@ impl Cloud {
             return Err(refusal);
         }
         self.reservations.remove(&spec.nic);
-        let disk = self.new_os_disk(spec, now);
-        self.create(disk, ChangeCause::Cascade, now);
+        if let Some(disk) = self.new_os_disk(spec, now) {
+            self.create(disk, ChangeCause::Cascade, now);
+        }
         let vm = self.new_vm(spec, now);
         self.create(vm, ChangeCause::Request, now);
         let (claim, kubelet) = (Some(spec.claim.clone()), spec.kubelet.clone());
-        let machine = VmRecord { claim, kubelet, failed: false, reservation: spec.capacity_reservation_group.clone() };
+        let machine = VmRecord {
+            claim,
+            kubelet,
+            failed: false,
+            reservation: spec.capacity_reservation_group.clone(),
+            ephemeral_os_disk: ephemeral_os_disk(spec),
+        };
         self.vm_records.insert(spec.id.clone(), machine);
         self.attach_nic(&spec.nic, &spec.id);
         Ok(Reply::Accepted(self.begin_creation(&spec.id, &spec.offering, now)))
@@ -68,7 +75,7 @@ impl Cloud {
             ("zones", present.zone != zone_of(&spec.offering)),
             ("priority", vm.capacity_type != spec.offering.capacity_type),
             ("networkProfile", vm.nics != [spec.nic.clone()]),
-            ("storageProfile.osDisk", vm.os_disk.as_ref() != Some(&spec.os_disk)),
+            ("storageProfile.osDisk", self.os_disk_of(&present.id, vm) != Some(&spec.os_disk)),
         ];
         if let Some((property, _)) = unlike.into_iter().find(|(_, differs)| *differs) {
             let vm = spec.id.clone();
@@ -94,10 +101,7 @@ impl Cloud {
         let Some(facts) = self.settings.sizes.get(size) else {
             return invalid(format!("The value {size} provided for the VM size is not valid."));
         };
-        if spec.premium_disk && !facts.premium_io {
-            let (size, disk) = (size.clone(), Arc::from(spec.os_disk.name()));
-            return Err(Refusal::DiskUnfit { size, disk });
-        }
+        check_os_disk(spec, facts)?;
         if spec.security.is_trusted_launch() && !facts.hyperv_v2 {
             return invalid(format!("The VM size '{size}' does not support Trusted Launch."));
         }
@@ -292,15 +296,38 @@ impl Cloud {
                 capacity_type: spec.offering.capacity_type,
                 state: ProvisioningState::Creating,
                 nics: vec![spec.nic.clone()],
-                os_disk: Some(spec.os_disk.clone()),
+                os_disk: ephemeral_os_disk(spec).is_none().then(|| spec.os_disk.clone()),
                 data_disks: Vec::new(),
             }),
         }
     }
 
-    fn new_os_disk(&mut self, spec: &VmSpec, now: Timestamp) -> CloudResource {
-        let storage = if spec.premium_disk { OsDiskStorage::Premium } else { OsDiskStorage::StandardSsd };
-        CloudResource {
+    /// The id of the OS disk of a VM, which is that of no resource where it is ephemeral.
+    fn os_disk_of<'a>(&'a self, id: &ArmId, vm: &'a Vm) -> Option<&'a ArmId> {
+        vm.os_disk.as_ref().or_else(|| self.ephemeral_os_disk(id).map(|disk| &disk.id))
+    }
+
+    /// The OS disk of a VM, where it is ephemeral.
+    pub(crate) fn ephemeral_os_disk(&self, vm: &ArmId) -> Option<&EphemeralOsDisk> {
+        self.vm_records.get(vm)?.ephemeral_os_disk.as_ref()
+    }
+
+    /// The size of the OS disk of a VM, in GiB; `None` without one.
+    #[must_use]
+    pub fn os_disk_gib(&self, vm: &ArmId) -> Option<u32> {
+        if let Some(disk) = self.ephemeral_os_disk(vm) {
+            return Some(disk.gib);
+        }
+        let ResourceDetail::Vm(vm) = &self.resources.get(vm)?.detail else { return None };
+        let disk = self.resources.get(vm.os_disk.as_ref()?)?;
+        let ResourceDetail::Disk(disk) = &disk.detail else { return None };
+        Some(disk.size_gib)
+    }
+
+    /// The disk of a VM to be created; `None` where it is ephemeral, and no resource.
+    fn new_os_disk(&mut self, spec: &VmSpec, now: Timestamp) -> Option<CloudResource> {
+        let account_type = spec.os_disk_storage.account_type()?;
+        Some(CloudResource {
             id: spec.os_disk.clone(),
             incarnation: self.new_id(),
             tags: spec.tags.clone(),
@@ -309,13 +336,38 @@ impl Cloud {
             detail: ResourceDetail::Disk(Disk {
                 is_os: true,
                 size_gib: spec.os_disk_gb,
-                sku: Arc::from(storage.as_str()),
+                sku: Arc::from(account_type),
                 state: DiskState::Attached,
                 managed_by: vec![spec.id.clone()],
                 max_shares: 1,
                 last_ownership_update: Some(now),
             }),
+        })
+    }
+}
+
+/// Rejects an OS disk that the size does not take.
+fn check_os_disk(spec: &VmSpec, facts: &SizeFacts) -> Result<(), Refusal> {
+    let size = facts.name.clone();
+    match spec.os_disk_storage {
+        OsDiskStorage::Ephemeral(placement) if OsDiskStorage::of(facts, spec.os_disk_gb) != spec.os_disk_storage => {
+            let local = facts.ephemeral.filter(|disk| disk.placement == placement);
+            let most = local.map_or(0, |disk| disk.gb);
+            Err(Refusal::LocalDiskUnfit { size, placement: placement.as_str(), most })
         }
+        OsDiskStorage::Premium if !facts.premium_io => {
+            Err(Refusal::DiskUnfit { size, disk: Arc::from(spec.os_disk.name()) })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ephemeral_os_disk(spec: &VmSpec) -> Option<EphemeralOsDisk> {
+    match spec.os_disk_storage {
+        OsDiskStorage::Ephemeral(placement) => {
+            Some(EphemeralOsDisk { id: spec.os_disk.clone(), gib: spec.os_disk_gb, placement })
+        }
+        OsDiskStorage::Premium | OsDiskStorage::StandardSsd => None,
     }
 }
 

@@ -6,7 +6,7 @@ mod store;
 use super::fixtures::{at, cloud, offering};
 use super::*;
 use jiff::SignedDuration;
-use napkeeper_core::catalog::{CapacityType, OfferingKey};
+use napkeeper_core::catalog::{CapacityType, OfferingKey, OsDiskStorage};
 use napkeeper_core::model::azure::cloud::{Disk, DiskState, ProvisioningState, ResourceKind, Vm};
 use napkeeper_core::model::errors::CloudErrorCode;
 use napkeeper_core::plan::{CloudRequest, KubeletSpec, VmSpec};
@@ -44,7 +44,7 @@ fn vm_spec(cloud: &Cloud, name: &str, offering: OfferingKey) -> VmSpec {
         security: Default::default(),
         capacity_reservation_group: None,
         create_only: false,
-        premium_disk: true,
+        os_disk_storage: OsDiskStorage::Premium,
     }
 }
 
@@ -161,7 +161,7 @@ fn quota_messages_parse_in_the_adapter() {
         security: Default::default(),
         capacity_reservation_group: None,
         create_only: false,
-        premium_disk: true,
+        os_disk_storage: OsDiskStorage::Premium,
     };
     let refused = cloud.perform(&CloudRequest::PutVm(Box::new(spec)), at(0)).unwrap_err();
     let text = refused.to_string();
@@ -475,7 +475,7 @@ fn only_the_group_itself_is_written_to() {
         security: Default::default(),
         capacity_reservation_group: None,
         create_only: false,
-        premium_disk: true,
+        os_disk_storage: OsDiskStorage::Premium,
     };
     for put in [CloudRequest::PutNic(Box::new(nic)), CloudRequest::PutVm(Box::new(vm))] {
         let refused = cloud.request(&put, at(0));

@@ -60,7 +60,6 @@ fn instance(name: &str, vcpus: u32, gib: i64, cents: i64) -> Arc<InstanceType> {
         max_nics: 2,
         accelerated_networking: true,
         premium_io: true,
-        ephemeral_os_disk: false,
         ephemeral: None,
         encryption_at_host: true,
         spot_eligible: true,
