@@ -193,8 +193,22 @@ fn evictions(world: &World) -> BTreeMap<String, u64> {
     by_workload.into_iter().map(|(workload, figures)| (workload, figures.voluntary_evictions)).collect()
 }
 
-/// What is wrong at the end of a world that was interrupted, beside one that was not.
-fn wrong_at_end(world: &World, whole: &World) -> Option<String> {
+/// The most pods that a workload is to have at once, this long after the start or later.
+fn most_pods(setup: &WorldSetup, workload: &str, after: SignedDuration) -> u64 {
+    let scaled = setup.actions.iter().filter_map(|(at, action)| match action {
+        Action::Scale { workload: scaled, replicas } if scaled.to_string() == workload => Some((*at, *replicas)),
+        _ => None,
+    });
+    let first = setup.manifests.workloads.iter().filter(|(key, _)| key.to_string() == workload);
+    let first = first.map(|(_, workload)| (SignedDuration::ZERO, workload.wanted(0)));
+    let (before, later): (Vec<_>, Vec<_>) = first.chain(scaled).partition(|(at, _)| *at <= after);
+    let most = before.last().into_iter().chain(&later).map(|(_, replicas)| *replicas).max();
+    most.unwrap_or_default().into()
+}
+
+/// What is wrong at the end of a world that was interrupted, beside one that was not, where a workload has at most so many
+/// pods at once after that.
+fn wrong_at_end(world: &World, whole: &World, most_pods: impl Fn(&str) -> u64) -> Option<String> {
     let cluster = world.cluster().state();
     if let Some(pod) = cluster.pending().values().flatten().next() {
         return Some(format!("{pod} is pending"));
@@ -207,9 +221,8 @@ fn wrong_at_end(world: &World, whole: &World) -> Option<String> {
     }
     let before = evictions(whole);
     let more = evictions(world).into_iter().find(|(workload, evicted)| {
-        let of_workload = |pod: &ObjectKey| pod.to_string().starts_with(workload.as_str());
-        let pods = cluster.pods().values().filter(|pod| of_workload(&pod.key)).count() as u64;
-        *evicted > before.get(workload).copied().unwrap_or_default() + pods
+        // A pod that load has ended since may have been evicted before.
+        *evicted > before.get(workload).copied().unwrap_or_default() + most_pods(workload)
     });
     more.map(|(workload, evicted)| format!("{evicted} evictions of {workload} instead of {:?}", before.get(&workload)))
 }
@@ -218,7 +231,9 @@ fn wrong_at_end(world: &World, whole: &World) -> Option<String> {
 fn interrupt(setup: &WorldSetup, whole: &World, (write, at): (u64, Timestamp), by: Interruption) -> Option<String> {
     let mut world = World::new(catalog(), setup.clone()).unwrap();
     by.plan(&mut world, write, at);
-    let wrong = play(&mut world).err().or_else(|| wrong_at_end(&world, whole))?;
+    let after = at.duration_since(world.started_at());
+    let most_pods = |workload: &str| most_pods(setup, workload, after);
+    let wrong = play(&mut world).err().or_else(|| wrong_at_end(&world, whole, most_pods))?;
     if std::env::var_os("NAPKEEPER_TIMELINE").is_some() {
         print(&world);
     }
