@@ -15,6 +15,7 @@ use crate::scheduling::packing::binding_order::plan_for_binding;
 use crate::scheduling::packing::greedy::open_greedily;
 use crate::scheduling::packing::lower_bound;
 use crate::scheduling::packing::repack::repack;
+use crate::scheduling::packing::zonal_binding::add_nodes_for_spread_pods;
 use crate::scheduling::pods::pod_class::{PodClassId, PodClasses, PodGroup, largest_first};
 use crate::scheduling::pods::volume_limits::{PodVolumes, VolumeIndex};
 use crate::scheduling::topology::domain::{HOSTNAME_KEY, ZONE_KEY};
@@ -147,7 +148,9 @@ impl SchedulingState {
             }
         }
         let repacked = repack(self);
-        if (plan_for_binding(self) || repacked) && !left.is_empty() {
+        let replanned = plan_for_binding(self);
+        add_nodes_for_spread_pods(self);
+        if (replanned || repacked) && !left.is_empty() {
             // Cheaper nodes may have freed capacity below a limit.
             left = self.place_round(left);
         }

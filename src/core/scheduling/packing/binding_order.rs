@@ -188,7 +188,7 @@ impl Replan {
 
 /// The groups of all pods of these nodes in the order of kube-scheduler's queue: by priority, then by age, which is known by
 /// the second. Of one age all kinds come in turn, as controllers create them side by side.
-fn queue_order(state: &SchedulingState, planned: RepackedNodes<'_>, all: &[(usize, usize)]) -> Vec<usize> {
+pub(crate) fn queue_order(state: &SchedulingState, planned: RepackedNodes<'_>, all: &[(usize, usize)]) -> Vec<usize> {
     let nodes: BTreeSet<usize> = planned.nodes.iter().map(|(node, _)| *node).collect();
     let group_of: BTreeMap<PodClassId, usize> =
         all.iter().enumerate().map(|(group, (rank, _))| (planned.ranked[*rank], group)).collect();
@@ -208,7 +208,7 @@ fn queue_order(state: &SchedulingState, planned: RepackedNodes<'_>, all: &[(usiz
 }
 
 /// The same in parts, in each of which pods come kind by kind.
-fn in_parts(queue: &[usize], parts: usize) -> Vec<QueuedPods> {
+pub(crate) fn in_parts(queue: &[usize], parts: usize) -> Vec<QueuedPods> {
     let mut runs = Vec::new();
     for part in queue.chunks(queue.len().div_ceil(parts.max(1)).max(1)) {
         let mut pods: BTreeMap<usize, usize> = BTreeMap::new();

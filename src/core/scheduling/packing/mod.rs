@@ -5,3 +5,4 @@ pub(crate) mod fill;
 pub(crate) mod greedy;
 pub(crate) mod lower_bound;
 pub(crate) mod repack;
+pub(crate) mod zonal_binding;

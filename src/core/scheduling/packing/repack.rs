@@ -178,9 +178,9 @@ fn repack_nodes(
 
 /// A node that replaces others: its candidate, zones and pods.
 pub(crate) struct NewNodeFill {
-    candidate: usize,
-    zones: u32,
-    pods: PodCounts,
+    pub(crate) candidate: usize,
+    pub(crate) zones: u32,
+    pub(crate) pods: PodCounts,
 }
 
 /// The nodes of filled candidates, whose groups have these ranks.
@@ -194,15 +194,15 @@ pub(crate) fn new_node_fills(fills: Vec<(usize, Fill)>, ranks: &[usize]) -> Vec<
 }
 
 /// Filled candidates.
-struct Packing {
-    fills: Vec<(usize, Fill)>,
+pub(crate) struct Packing {
+    pub(crate) fills: Vec<(usize, Fill)>,
     /// In nano-USD per hour.
     price: i64,
 }
 
 impl Packing {
     /// Nodes for all pending pods, if they cost less than `max_price`.
-    fn cheaper_than(
+    pub(crate) fn cheaper_than(
         max_price: i64,
         filler: &mut PoolFiller,
         mut limits: LaunchLimits,

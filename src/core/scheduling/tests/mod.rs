@@ -16,6 +16,7 @@ mod reservation;
 mod subnet;
 mod topology_table;
 mod volume_limits;
+mod zonal_binding;
 
 use crate::catalog::CapacityType::{OnDemand, Spot};
 use crate::fixtures::{

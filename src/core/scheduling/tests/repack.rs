@@ -44,8 +44,8 @@ fn mixed_pods_cost_little_more_than_the_lower_bound() {
         };
         (1..=60).map(above).sum::<i64>() / 60
     });
-    // Measured, in thousandths above the bound. Plans of different sizes are 216, 179, 295 and 196 above it, but cost more once
-    // kube-scheduler has bound the pods: see `binding`.
-    let measured = [331, 292, 322, 286];
+    // Measured, in thousandths above the bound. Plans without regard to how kube-scheduler binds the pods are cheaper, but cost
+    // more, or leave pods without room, once it has: see `binding` and `zonal_binding`.
+    let measured = [252, 205, 378, 300];
     assert!(means.iter().zip(measured).all(|(mean, most)| *mean <= most), "{means:?}");
 }

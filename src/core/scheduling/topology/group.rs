@@ -130,6 +130,13 @@ impl TopologyGroup {
         self.total += pods;
     }
 
+    pub(crate) fn remove(&mut self, domain: Domain, pods: u32) {
+        if let Some(count) = self.counts.get_mut(domain as usize) {
+            *count = count.saturating_sub(pods);
+            self.total = self.total.saturating_sub(pods);
+        }
+    }
+
     /// Renumbers the domains; those without a new index are removed.
     pub(crate) fn renumber(&mut self, number: impl Fn(Domain) -> Option<Domain>) {
         let counts = std::mem::take(&mut self.counts);

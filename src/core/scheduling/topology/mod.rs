@@ -207,6 +207,37 @@ impl Topology {
         }
     }
 
+    /// Takes back what [`Self::count`] counted in a domain.
+    pub(crate) fn uncount(&mut self, class: usize, pods: u32, (key_id, domain): (TopologyKeyId, Domain)) {
+        for group in &self.class_constraints[class].counting_groups {
+            let group = &mut self.groups[*group as usize];
+            if group.key.key == key_id {
+                group.remove(domain, pods);
+            }
+        }
+    }
+
+    /// What the groups of a topology key count, for [`Self::set_counts`].
+    pub(crate) fn counts(&self, key_id: TopologyKeyId) -> Vec<(Vec<u32>, u32)> {
+        let of_key = self.groups.iter().filter(|group| group.key.key == key_id);
+        of_key.map(|group| (group.counts.clone(), group.total)).collect()
+    }
+
+    /// Sets what the groups of a topology key count.
+    pub(crate) fn set_counts(&mut self, key_id: TopologyKeyId, counts: Vec<(Vec<u32>, u32)>) {
+        let of_key = self.groups.iter_mut().filter(|group| group.key.key == key_id);
+        of_key.zip(counts).for_each(|(group, counts)| (group.counts, group.total) = counts);
+    }
+
+    /// The pods in a domain that the first constraint of a class counts by a topology key.
+    pub(crate) fn pods_in(&self, class: usize, (key_id, domain): (TopologyKeyId, Domain)) -> u32 {
+        let groups = self.class_constraints[class].constraints.iter().map(|constraint| constraint.group());
+        groups
+            .map(|group| &self.groups[group as usize])
+            .find(|group| group.key.key == key_id)
+            .map_or(0, |g| g.count(domain))
+    }
+
     /// Filters by which some groups count only part of the nodes.
     pub(crate) fn filters(&self) -> impl Iterator<Item = &Arc<NodeFilter>> {
         self.groups.iter().filter_map(|group| group.key.filter.as_ref())

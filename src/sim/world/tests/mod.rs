@@ -3,6 +3,7 @@
 mod crash_safety;
 mod drains;
 mod external_changes;
+mod falls;
 mod lost_nodes;
 mod moves;
 mod restores;

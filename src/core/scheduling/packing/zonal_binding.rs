@@ -1,0 +1,271 @@
+//! Adds nodes for pods that spread over zones, where kube-scheduler leaves them without room.
+//!
+//! A pod that spreads over zones waits until the other zones have their share. Meanwhile kube-scheduler fills the nodes that
+//! are ready with other pods, and the room that is left in the end may be in another zone than the one that is needed. So
+//! binding is played in several orders in which nodes may become ready. Pods that find no room are planned on further
+//! nodes at once, which would be launched later anyway.
+
+use crate::model::amounts::resources::Resources;
+use crate::scheduling::nodes::new_node::OpenNodeId;
+use crate::scheduling::nodes::simulation_state::SchedulingState;
+use crate::scheduling::packing::binding_order::{in_parts, queue_order};
+use crate::scheduling::packing::fill::{FillOrder, PoolFiller, QueuedPods};
+use crate::scheduling::packing::repack::{
+    NewNodeFill, Packing, PodCounts, RepackOptions, RepackedNodes, apply_packing, classes_by_size, exchangeable_nodes,
+    fill_groups, new_node_fills,
+};
+use crate::scheduling::pods::pod_class::PodClassId;
+use crate::scheduling::topology::Topology;
+use crate::scheduling::topology::domain::{Domain, ZONE_KEY, zone_bit, zones_in_mask};
+use std::collections::BTreeMap;
+
+/// Fewer nodes are left as they are.
+const MIN_NODES: usize = 3;
+/// How many orders are played.
+const ORDERS: u64 = 5;
+/// Pairs of node and pods of one kind that are tried in one order: some milliseconds.
+const MAX_EVALUATIONS: usize = 500_000;
+/// Into how many parts the queue is divided at the most.
+const MAX_PARTS: usize = 16;
+
+/// How many pods of each rank find no room, by the zone that they need.
+type LeftPods = BTreeMap<Domain, PodCounts>;
+
+/// Adds nodes for as many pods as find no room in the median of some orders.
+pub(crate) fn add_nodes_for_spread_pods(state: &mut SchedulingState) {
+    let ranked = classes_by_size(state);
+    let Some(play) = Play::of(state, &ranked) else { return };
+    let topology = &mut state.constraints.topology;
+    let mut left: Vec<LeftPods> = (0..ORDERS).map(|order| play.left_pods(topology, order)).collect();
+    left.sort_by_cached_key(count);
+    if let Some(left) = left.get(left.len() / 2).filter(|left| count(left) > 0) {
+        add_nodes(state, &ranked, left);
+    }
+}
+
+fn count(left: &LeftPods) -> usize {
+    left.values().flat_map(PodCounts::values).sum()
+}
+
+/// Planned nodes and their pods, as kube-scheduler sees them.
+struct Play<'a> {
+    ranked: &'a [PodClassId],
+    nodes: Vec<PlayedNode>,
+    queue: Vec<QueuedPods>,
+    /// By rank: the requests of a pod.
+    requests: Vec<Resources>,
+    /// Ranks whose pods spread over zones.
+    spreads: Vec<bool>,
+    /// Pods that are planned by zone and rank, which count before anything is bound.
+    planned: LeftPods,
+    zones: u32,
+}
+
+struct PlayedNode {
+    room: Resources,
+    zone: Domain,
+    /// By rank: whether it takes pods of it.
+    accepts: Vec<bool>,
+}
+
+impl<'a> Play<'a> {
+    /// None where no pods spread over zones, or there is too much to try.
+    fn of(state: &mut SchedulingState, ranked: &'a [PodClassId]) -> Option<Self> {
+        let topology = &state.constraints.topology;
+        let spreads: Vec<bool> = ranked.iter().map(|class| topology.affects(*class, ZONE_KEY)).collect();
+        let groups = exchangeable_nodes(state, ranked);
+        let all: Vec<(OpenNodeId, PodCounts)> = groups.into_values().flatten().collect();
+        if all.len() < MIN_NODES || !spreads.contains(&true) {
+            return None;
+        }
+        let repacked = RepackedNodes { nodes: &all, ranked };
+        let counts: Vec<(usize, usize)> = (0..ranked.len()).map(|rank| (rank, 0)).collect();
+        let queue = queue_order(state, repacked, &counts);
+        let evaluations = all.len() * ranked.len();
+        let queue = in_parts(&queue, (MAX_EVALUATIONS / evaluations).min(MAX_PARTS));
+        let mut planned = LeftPods::new();
+        let mut nodes = Vec::with_capacity(all.len());
+        for (n, (node, pods)) in all.iter().enumerate() {
+            let played = PlayedNode::of(state, (n, *node), ranked)?;
+            if let Some(zone) = state.open.zone(*node) {
+                let of_zone = planned.entry(zone).or_default();
+                pods.iter().for_each(|(rank, pods)| *of_zone.entry(*rank).or_default() += pods);
+            }
+            nodes.push(played);
+        }
+        let zones = nodes.iter().fold(0, |zones, node| zones | zone_bit(Some(node.zone)));
+        let requests = ranked.iter().map(|class| state.constraints.classes.requests(*class).clone()).collect();
+        (evaluations <= MAX_EVALUATIONS).then_some(Self { ranked, nodes, queue, requests, spreads, planned, zones })
+    }
+
+    /// The pods that find no room if nodes become ready in this order. Counts of the topology are as before afterwards.
+    fn left_pods(&self, topology: &mut Topology, order: u64) -> LeftPods {
+        let counts = topology.counts(ZONE_KEY);
+        for (zone, pods) in &self.planned {
+            for (rank, pods) in pods {
+                topology.uncount(self.ranked[*rank], *pods as u32, (ZONE_KEY, *zone));
+            }
+        }
+        let room = self.nodes.iter().map(|node| node.room.clone()).collect();
+        let left = Binding { play: self, topology, room, ready: Vec::new() }.run(order);
+        topology.set_counts(ZONE_KEY, counts);
+        left
+    }
+}
+
+impl PlayedNode {
+    fn of(state: &mut SchedulingState, (n, node): (usize, OpenNodeId), ranked: &[PodClassId]) -> Option<Self> {
+        let open = &state.open.nodes[node];
+        let (set, best) = (open.candidate_set, open.candidate as usize);
+        let (pool, mask) = (state.open.candidate_sets.get(set).pool, state.open.candidate_sets.get(set).zones);
+        let room = state.open.candidate_sets.candidate(set, open.candidate).pod_capacity.clone();
+        // One that may be in several zones is in one of them, in turn.
+        let zones: Vec<Domain> = zones_in_mask(mask).collect();
+        let zone = *zones.get(n % zones.len().max(1))?;
+        let mut accepts = Vec::with_capacity(ranked.len());
+        for class in ranked {
+            let filter = state.constraints.classes.get(*class).filter;
+            let accepted = state.open.candidate_sets.accepted_zones(pool, filter, &state.constraints.filters);
+            accepts.push(accepted[best] & zone_bit(Some(zone)) != 0 && state.constraints.is_interchangeable(*class));
+        }
+        Some(Self { room, zone, accepts })
+    }
+}
+
+/// One order of binding.
+struct Binding<'a> {
+    play: &'a Play<'a>,
+    topology: &'a mut Topology,
+    room: Vec<Resources>,
+    ready: Vec<usize>,
+}
+
+impl Binding<'_> {
+    fn run(&mut self, order: u64) -> LeftPods {
+        let mut nodes: Vec<usize> = (0..self.play.nodes.len()).collect();
+        nodes.sort_by_cached_key(|node| shuffled(*node as u64, order));
+        let mut waiting = self.play.queue.clone();
+        for node in nodes {
+            self.ready.push(node);
+            // A pod that was bound may let others of its kind follow in other zones.
+            while self.bind_waiting(&mut waiting, node) {}
+        }
+        let mut left = LeftPods::new();
+        for QueuedPods { group: rank, pods } in waiting {
+            for _ in 0..pods {
+                let Some(zone) = self.wanted_zone(rank) else { continue };
+                self.count(rank, zone);
+                *left.entry(zone).or_default().entry(rank).or_default() += 1;
+            }
+        }
+        left
+    }
+
+    /// Binds what fits, in the order of the queue. True when a pod that spreads was bound.
+    fn bind_waiting(&mut self, waiting: &mut Vec<QueuedPods>, newest: usize) -> bool {
+        let mut progress = false;
+        waiting.retain_mut(|queued| {
+            let rank = queued.group;
+            if self.play.spreads[rank] {
+                while queued.pods > 0 && self.bind_spread(rank) {
+                    queued.pods -= 1;
+                    progress = true;
+                }
+            } else if self.play.nodes[newest].accepts[rank] {
+                let requests = &self.play.requests[rank];
+                let fits = requests.copies_that_fit(&self.room[newest]).unwrap_or(i64::MAX);
+                let pods = usize::try_from(fits).unwrap_or(0).min(queued.pods);
+                self.room[newest].sub_times(requests, pods as i64);
+                queued.pods -= pods;
+            }
+            queued.pods > 0
+        });
+        progress
+    }
+}
+
+impl Binding<'_> {
+    /// Binds a pod that spreads: in the allowed zone with the fewest nodes tried, on the newest node with room.
+    fn bind_spread(&mut self, rank: usize) -> bool {
+        let (class, requests) = (self.play.ranked[rank], &self.play.requests[rank]);
+        let nodes = &self.play.nodes;
+        let fits = |node: &&usize| nodes[**node].accepts[rank] && requests.fits(&self.room[**node]);
+        let allowed = zones_in_mask(self.play.zones).filter(|zone| self.topology.allows(class, ZONE_KEY, Some(*zone)));
+        let in_zone = |zone: Domain| self.ready.iter().rev().find(|node| nodes[**node].zone == zone && fits(node));
+        let found = allowed.filter_map(|zone| Some((self.topology.pods_in(class, (ZONE_KEY, zone)), *in_zone(zone)?)));
+        let Some((_, node)) = found.min() else { return false };
+        self.room[node].sub_times(requests, 1);
+        self.count(rank, nodes[node].zone);
+        true
+    }
+
+    /// The zone where a pod would be allowed if there was room.
+    fn wanted_zone(&self, rank: usize) -> Option<Domain> {
+        let class = self.play.ranked[rank];
+        let allowed = zones_in_mask(self.play.zones).filter(|zone| self.topology.allows(class, ZONE_KEY, Some(*zone)));
+        allowed.min_by_key(|zone| self.topology.pods_in(class, (ZONE_KEY, *zone)))
+    }
+
+    fn count(&mut self, rank: usize, zone: Domain) {
+        self.topology.count(self.play.ranked[rank], 1, |key| (key == ZONE_KEY).then_some(zone), |_| true);
+    }
+}
+
+/// A number that orders nodes as by chance, in another way for each order.
+fn shuffled(node: u64, order: u64) -> u64 {
+    (node + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_mul(2 * order + 1).rotate_left(31)
+}
+
+/// Moves pods that find no room to further nodes in the zones that they need.
+fn add_nodes(state: &mut SchedulingState, ranked: &[PodClassId], left: &LeftPods) {
+    for (key, nodes) in exchangeable_nodes(state, ranked) {
+        let zone = nodes.first().and_then(|(node, _)| state.open.zone(*node));
+        let Some(moving) = zone.and_then(|zone| left.get(&zone)) else { continue };
+        let Some(options) = RepackOptions::of(state, &key) else { continue };
+        let (mut fills, moved) = without(state, &nodes, moving);
+        if moved.is_empty() {
+            continue;
+        }
+        let counts: Vec<(usize, usize)> = moved.into_iter().collect();
+        let groups = fill_groups(state, &options, &counts, ranked);
+        let policy = state.open.min_values_policy;
+        let mut filler = PoolFiller::new(&options.pool_offerings, groups, FillOrder::LargestFirst, policy);
+        let limits = state.open.limits.clone();
+        let Some(packing) = Packing::cheaper_than(i64::MAX, &mut filler, limits, &options.pool_offerings) else {
+            continue;
+        };
+        let ranks: Vec<usize> = counts.iter().map(|(rank, _)| *rank).collect();
+        fills.extend(new_node_fills(packing.fills, &ranks));
+        let repacked = RepackedNodes { nodes: &nodes, ranked };
+        for (node, _) in apply_packing(state, options.candidate_set, repacked, fills) {
+            state.open.nodes[node].holds_any = true;
+        }
+    }
+    state.remove_closed_nodes();
+}
+
+/// The same nodes without these pods, as far as they have them, and which of the pods they had. Each keeps a pod.
+fn without(
+    state: &SchedulingState,
+    nodes: &[(OpenNodeId, PodCounts)],
+    moving: &PodCounts,
+) -> (Vec<NewNodeFill>, PodCounts) {
+    let (mut moving, mut moved, mut fills) = (moving.clone(), PodCounts::new(), Vec::new());
+    for (node, pods) in nodes {
+        let mut kept = pods.clone();
+        for (rank, left) in &mut moving {
+            let all: usize = kept.values().sum();
+            let Some(pods) = kept.get_mut(rank) else { continue };
+            let taken = (*left).min(*pods).min(all.saturating_sub(1));
+            *pods -= taken;
+            *left -= taken;
+            *moved.entry(*rank).or_default() += taken;
+        }
+        kept.retain(|_, pods| *pods > 0);
+        let open = &state.open.nodes[*node];
+        let zones = state.open.candidate_sets.get(open.candidate_set).zones;
+        fills.push(NewNodeFill { candidate: open.candidate as usize, zones, pods: kept });
+    }
+    moved.retain(|_, pods| *pods > 0);
+    (fills, moved)
+}
