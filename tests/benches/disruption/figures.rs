@@ -1,5 +1,6 @@
 //! The figures of a run, their means, and how they are printed.
 
+use crate::bounds::Bounds;
 use crate::world::BenchWorld;
 use napkeeper_sim::world::Summary;
 use serde_json::{Value, json};
@@ -14,8 +15,8 @@ pub(crate) struct Figures {
     pub(crate) policy: &'static str,
     /// In USD.
     cost: f64,
-    /// The least that the load can cost, in USD.
-    bound: f64,
+    /// Of what the load can cost.
+    bounds: Bounds,
     evictions: f64,
     evictions_by_reason: BTreeMap<Arc<str>, u64>,
     re_evictions: f64,
@@ -48,9 +49,12 @@ pub(crate) struct RunName {
 /// A column of the table: its heading, and the value of a row.
 type Column = (&'static str, fn(&Figures) -> Option<f64>);
 
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 16] = [
     ("  cost USD", |f| Some(f.cost)),
-    ("regret %", |f| (f.bound > 0.0).then(|| (f.cost / f.bound - 1.0) * 100.0)),
+    ("above B1 %", |f| f.percent_above(f.bounds.fluid)),
+    ("B2 %", |f| f.percent_above(f.bounds.constrained)),
+    ("B3 %", |f| f.percent_above(f.bounds.configurations)),
+    ("B5 %", |f| f.percent_above(f.bounds.repacked)),
     ("evict/pod-day", |f| Some(f.evictions_per_pod_day())),
     ("re-evict", |f| Some(f.re_evictions)),
     ("unavail s/pod-day", |f| Some(f.unavailable_seconds / f.pod_days.max(1e-9))),
@@ -77,7 +81,7 @@ const COMPARED: [Compared; 6] = [
 ];
 
 impl Figures {
-    pub(crate) fn new(name: RunName, world: &BenchWorld, summary: &Summary, bound: f64) -> Self {
+    pub(crate) fn new(name: RunName, world: &BenchWorld, summary: &Summary, bounds: Bounds) -> Self {
         let pods = &summary.disruption.all;
         let start = world.setup.at;
         let settling = |(drop, end): &(_, _)| summary.prices.settling_time(start + *drop, start + *end).as_secs_f64();
@@ -88,7 +92,7 @@ impl Figures {
             seed: name.seed,
             policy: name.policy,
             cost: summary.cost.nanos() as f64 / 1e9,
-            bound,
+            bounds,
             evictions: pods.voluntary_evictions as f64,
             evictions_by_reason: pods.evictions_by_reason.clone(),
             re_evictions: pods.re_evictions as f64,
@@ -107,9 +111,14 @@ impl Figures {
         }
     }
 
-    /// Its cost in parts of the bound; a run that pays less than the bound shows that the bound is wrong.
+    /// Its cost in parts of the sharpest lower bound; a run that pays less shows that the bound is wrong.
     pub(crate) fn cost_of_bound(&self) -> f64 {
-        if self.bound > 0.0 { self.cost / self.bound } else { f64::INFINITY }
+        let bound = self.bounds.configurations;
+        if bound > 0.0 { self.cost / bound } else { f64::INFINITY }
+    }
+
+    fn percent_above(&self, bound: f64) -> Option<f64> {
+        (bound > 0.0).then(|| (self.cost / bound - 1.0) * 100.0)
     }
 
     fn evictions_per_pod_day(&self) -> f64 {
@@ -123,7 +132,7 @@ impl Figures {
     fn json(&self) -> Value {
         json!({
             "family": self.family, "seed": self.seed, "policy": self.policy, "costUsd": self.cost,
-            "boundUsd": self.bound, "voluntaryEvictions": self.evictions, "reEvictions": self.re_evictions,
+            "boundsUsd": self.bounds.json(), "voluntaryEvictions": self.evictions, "reEvictions": self.re_evictions,
             "evictionsByReason": self.evictions_by_reason, "podDays": self.pod_days, "unavailablePodSeconds": self.unavailable_seconds,
             "pendingNewP99Seconds": self.p99_new, "pendingEvictedP99Seconds": self.p99_evicted,
             "launches": self.launches, "nodeDays": self.node_days, "settleMinutes": self.settle_minutes,
@@ -133,9 +142,50 @@ impl Figures {
     }
 }
 
-/// All runs as JSON.
-pub(crate) fn json(runs: &[Figures]) -> Value {
-    json!(runs.iter().map(Figures::json).collect::<Vec<_>>())
+/// The bounds of a world.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WorldBounds {
+    pub(crate) family: &'static str,
+    pub(crate) seed: u64,
+    pub(crate) bounds: Bounds,
+}
+
+/// All bounds and runs as JSON.
+pub(crate) fn json(worlds: &[WorldBounds], runs: &[Figures]) -> Value {
+    let world = |of: &WorldBounds| json!({"family": of.family, "seed": of.seed, "boundsUsd": of.bounds.json()});
+    json!({
+        "worlds": worlds.iter().map(world).collect::<Vec<_>>(),
+        "runs": runs.iter().map(Figures::json).collect::<Vec<_>>(),
+    })
+}
+
+/// One line for each family: its bounds in USD, and the part of each policy's cost that B3 is; means over the seeds.
+pub(crate) fn bounds_table(worlds: &[WorldBounds], runs: &[Figures], policies: &[&'static str]) -> String {
+    let mut heading = format!("{:<13} {:>5}", "family", "seeds");
+    ["B1 USD", "B2 USD", "B3 USD", "whole", "B5 USD", "bounds s"]
+        .iter()
+        .for_each(|name| heading += &format!("  {name:>8}"));
+    policies.iter().for_each(|policy| heading += &format!("  B3/{policy}"));
+    let mut families: Vec<&str> = worlds.iter().map(|world| world.family).collect();
+    families.dedup();
+    let mut lines = vec![heading];
+    for family in families {
+        let of: Vec<Bounds> = worlds.iter().filter(|w| w.family == family).map(|w| w.bounds).collect();
+        let mut line = format!("{family:<13} {:>5}", of.len());
+        let values: [fn(&Bounds) -> f64; 6] =
+            [|b| b.fluid, |b| b.constrained, |b| b.configurations, |b| b.whole, |b| b.repacked, |b| b.seconds];
+        for value in values {
+            line += &format!("  {:>8.2}", of.iter().map(value).sum::<f64>() / of.len() as f64);
+        }
+        for policy in policies {
+            let runs = runs.iter().filter(|run| run.family == family && run.policy == *policy);
+            let parts: Vec<f64> = runs.map(|run| 1.0 / run.cost_of_bound()).collect();
+            let width = policy.len() + 5;
+            line += &format!("{:>width$.3}", parts.iter().sum::<f64>() / parts.len() as f64);
+        }
+        lines.push(line);
+    }
+    lines.join("\n")
 }
 
 /// One line for each family and policy: means over the seeds.
