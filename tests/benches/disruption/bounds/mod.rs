@@ -66,8 +66,10 @@ impl Bounds {
         let mut sum = Self::default();
         for (stretch, demand) in stretches.iter().zip(&demands) {
             sum.fluid += fluid.least_per_hour(&stretch.wanted) * stretch.hours;
-            sum.constrained += constrained::bound(&program, demand)? * stretch.hours;
-            sum.configurations += configurations.bound(demand)? * stretch.hours;
+            let constrained = constrained::bound(&program, demand)?;
+            sum.constrained += constrained * stretch.hours;
+            // Coarse units may have cost it more than whole pods have brought.
+            sum.configurations += configurations.bound(demand)?.max(constrained) * stretch.hours;
             sum.whole += configurations.whole(demand)? * stretch.hours;
             sum.repacked += empty.price(&stretch.wanted, world.setup.at + stretch.from)? * stretch.hours;
         }

@@ -46,11 +46,11 @@ impl Configurations<'_> {
         THRESHOLDS.iter().map(of).min_by(f64::total_cmp).ok_or_else(|| anyhow!("no threshold"))
     }
 
-    /// The configurations that are truly possible, and how many of each are bought at the least price.
+    /// The known configurations, so that they fit, and how many of each are bought at the least price.
     fn fractions(&self, demand: &[f64]) -> Result<(Vec<Configuration>, Vec<f64>)> {
         let singles = (0..demand.len()).filter(|class| demand[*class] > 0.0).flat_map(|class| self.singles(class));
         let mut all: Vec<Configuration> = singles.collect();
-        all.extend(self.known.iter().filter(|configuration| self.fits(configuration)).cloned());
+        all.extend(self.known.iter().map(|configuration| self.trimmed(configuration)));
         let mut problem = Problem::new(OptimizationDirection::Minimize);
         let offers = &self.program.offers;
         let bought: Vec<_> = all.iter().map(|c| problem.add_var(offers[c.offer].price, (0.0, f64::INFINITY))).collect();
@@ -71,14 +71,21 @@ impl Configurations<'_> {
         Ok((all, bought))
     }
 
-    fn fits(&self, configuration: &Configuration) -> bool {
-        let room = self.program.offers[configuration.offer].room;
-        configuration
-            .pods
-            .iter()
-            .fold(room, |room, (class, count)| self.without(room, *class, *count))
-            .iter()
-            .all(|r| *r >= 0)
+    /// A configuration without the pods that do not fit, since coarse units may have let in too many.
+    fn trimmed(&self, configuration: &Configuration) -> Configuration {
+        let mut room = self.program.offers[configuration.offer].room;
+        let mut pods = Vec::new();
+        for (class, count) in &configuration.pods {
+            let requests = self.program.classes[*class].requests;
+            let fitting =
+                (0..4).filter(|axis| requests[*axis] > 0).map(|axis| room[axis].max(0) / requests[axis]).min();
+            let count = fitting.unwrap_or(0).min(*count);
+            if count > 0 {
+                room = self.without(room, *class, count);
+                pods.push((*class, count));
+            }
+        }
+        Configuration { offer: configuration.offer, pods }
     }
 
     /// Room without that of some pods.
