@@ -10,6 +10,7 @@
 //! Figures are those of `napkeeper_sim::measures`. How far costs are above what the load costs at least, and above what whole
 //! nodes cost if pods move for nothing, is beside them (`bounds`). `--bounds-only true` runs no policy.
 
+#![expect(dead_code, unused_imports, reason = "the tests of its modules run in the target `bounds`, not here")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "its output is its purpose")]
 
 mod bounds;

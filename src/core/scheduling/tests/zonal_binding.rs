@@ -64,12 +64,12 @@ fn few_pods_wait_for_a_second_launch_where_some_spread_over_zones() {
         max_new_nodes: MAX_NEW_NODES,
         claim_of_pod: &BTreeMap::new(),
     };
-    let means = [6, 20, 60, 200].map(|most| {
+    let means = [6, 20, 60].map(|most| {
         let all: Vec<(i64, i64)> = (1..=60).map(|seed| plan_and_bind(input, seed, most)).collect();
         (all.iter().map(|(above, _)| above).sum::<i64>() / 60, all.iter().map(|(_, left)| left).sum::<i64>() / 60)
     });
-    // Measured. Without further nodes, plans are 318, 261, 230 and 197 above the bound, and 46, 42, 45 and 35 of the pods wait.
-    let measured = [(378, 24), (332, 22), (300, 19), (236, 16)];
+    // Measured. Without further nodes, plans are 318, 261 and 230 above the bound, and 46, 42 and 45 of the pods wait.
+    let measured = [(378, 24), (332, 22), (300, 19)];
     let holds = |((above, later), (most_above, most_later)): (&(i64, i64), (i64, i64))| {
         *above <= most_above && *later <= most_later
     };
