@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 const MIN_NODES: usize = 3;
 /// How many orders are played.
 const ORDERS: u64 = 5;
-/// Pairs of node and pods of one kind that are tried in one order: some milliseconds.
-const MAX_EVALUATIONS: usize = 500_000;
+/// Most nodes that are tried for pods of one kind, in one order: a few hundredths of a second.
+const MAX_EVALUATIONS: usize = 5_000_000;
 /// Into how many parts the queue is divided at the most.
 const MAX_PARTS: usize = 16;
 
@@ -38,8 +38,9 @@ pub(crate) fn add_nodes_for_spread_pods(state: &mut SchedulingState) {
     let topology = &mut state.constraints.topology;
     let mut left: Vec<LeftPods> = (0..ORDERS).map(|order| play.left_pods(topology, order)).collect();
     left.sort_by_cached_key(count);
-    if let Some(left) = left.get(left.len() / 2).filter(|left| count(left) > 0) {
-        add_nodes(state, &ranked, left);
+    let median = left.swap_remove(left.len() / 2);
+    if count(&median) > 0 {
+        add_nodes(state, &ranked, median);
     }
 }
 
@@ -81,7 +82,8 @@ impl<'a> Play<'a> {
         let repacked = RepackedNodes { nodes: &all, ranked };
         let counts: Vec<(usize, usize)> = (0..ranked.len()).map(|rank| (rank, 0)).collect();
         let queue = queue_order(state, repacked, &counts);
-        let evaluations = all.len() * ranked.len();
+        // Whenever a node is ready, pods of each kind try all that are.
+        let evaluations = all.len() * all.len() * ranked.len();
         let queue = in_parts(&queue, (MAX_EVALUATIONS / evaluations).min(MAX_PARTS));
         let mut planned = LeftPods::new();
         let mut nodes = Vec::with_capacity(all.len());
@@ -149,11 +151,13 @@ impl Binding<'_> {
             self.ready.push(node);
             // A pod that was bound may let others of its kind follow in other zones.
             while self.bind_waiting(&mut waiting, node) {}
+            let (room, requests) = (&self.room, &self.play.requests);
+            self.ready.retain(|node| requests.iter().any(|requests| requests.fits(&room[*node])));
         }
         let mut left = LeftPods::new();
         for QueuedPods { group: rank, pods } in waiting {
-            for _ in 0..pods {
-                let Some(zone) = self.wanted_zone(rank) else { continue };
+            for n in 0..pods {
+                let Some(zone) = self.wanted_zone(rank, n) else { continue };
                 self.count(rank, zone);
                 *left.entry(zone).or_default().entry(rank).or_default() += 1;
             }
@@ -185,7 +189,7 @@ impl Binding<'_> {
 }
 
 impl Binding<'_> {
-    /// Binds a pod that spreads: in the allowed zone with the fewest nodes tried, on the newest node with room.
+    /// Binds a pod that spreads: in the allowed zone with the fewest of its kind, on the newest node with room.
     fn bind_spread(&mut self, rank: usize) -> bool {
         let (class, requests) = (self.play.ranked[rank], &self.play.requests[rank]);
         let nodes = &self.play.nodes;
@@ -199,10 +203,13 @@ impl Binding<'_> {
         true
     }
 
-    /// The zone where a pod would be allowed if there was room.
-    fn wanted_zone(&self, rank: usize) -> Option<Domain> {
-        let class = self.play.ranked[rank];
-        let allowed = zones_in_mask(self.play.zones).filter(|zone| self.topology.allows(class, ZONE_KEY, Some(*zone)));
+    /// The zone where the n-th pod that is left of a kind would be allowed if there was room.
+    fn wanted_zone(&self, rank: usize, n: usize) -> Option<Domain> {
+        let (class, zones) = (self.play.ranked[rank], zones_in_mask(self.play.zones));
+        if !self.play.spreads[rank] {
+            return zones.clone().nth(n % zones.count().max(1));
+        }
+        let allowed = zones.filter(|zone| self.topology.allows(class, ZONE_KEY, Some(*zone)));
         allowed.min_by_key(|zone| self.topology.pods_in(class, (ZONE_KEY, *zone)))
     }
 
@@ -217,14 +224,17 @@ fn shuffled(node: u64, order: u64) -> u64 {
 }
 
 /// Moves pods that find no room to further nodes in the zones that they need.
-fn add_nodes(state: &mut SchedulingState, ranked: &[PodClassId], left: &LeftPods) {
+fn add_nodes(state: &mut SchedulingState, ranked: &[PodClassId], mut left: LeftPods) {
     for (key, nodes) in exchangeable_nodes(state, ranked) {
         let zone = nodes.first().and_then(|(node, _)| state.open.zone(*node));
-        let Some(moving) = zone.and_then(|zone| left.get(&zone)) else { continue };
+        let Some(moving) = zone.and_then(|zone| left.get_mut(&zone)) else { continue };
         let Some(options) = RepackOptions::of(state, &key) else { continue };
         let (mut fills, moved) = without(state, &nodes, moving);
         if moved.is_empty() {
             continue;
+        }
+        for (rank, pods) in &moved {
+            moving.entry(*rank).and_modify(|left| *left -= pods);
         }
         let counts: Vec<(usize, usize)> = moved.into_iter().collect();
         let groups = fill_groups(state, &options, &counts, ranked);
