@@ -5,7 +5,7 @@ use crate::workload::{BudgetLimit, PodBudget};
 use napkeeper_core::model::amounts::money::HourlyPrice;
 
 /// When load falls, in minutes.
-const FALL: i64 = 30;
+const FALL: i64 = 10;
 
 /// Nodes of one size with 4 vCPU that are full of Deployments of 20 pods per node in all, of which every second pod goes.
 fn half_gone(nodes: u32, budget: BudgetNodes) -> WorldSetup {
@@ -81,7 +81,7 @@ fn run_past_the_fall(start: &WorldSetup, mins: i64) -> (World, usize) {
 #[test]
 fn a_hundred_half_empty_nodes_go_within_the_budget_in_few_rounds() {
     let start = half_gone(100, BudgetNodes::Count(10));
-    let (world, before) = run_past_the_fall(&start, 40);
+    let (world, before) = run_past_the_fall(&start, 25);
     let (goings, left) = (goings(&world), nodes(&world, true).len());
     assert!(before >= 98 && left <= 55, "{left} of {before} nodes are left");
     assert!(most_at_a_time(&goings) <= 10, "{} nodes go at a time", most_at_a_time(&goings));
