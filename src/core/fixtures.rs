@@ -64,6 +64,10 @@ impl Dice {
         from[self.roll(from.len())].clone()
     }
 
+    pub(crate) fn shuffle<T>(&mut self, all: &mut [T]) {
+        (1..all.len()).rev().for_each(|last| all.swap(last, self.roll(last + 1)));
+    }
+
     pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.roll(n) == 0
     }

@@ -23,8 +23,7 @@ pub(crate) fn vm(vm: models::VirtualMachine) -> Result<CloudResource, CloudError
     let properties = vm.properties.unwrap_or_default();
     let size = properties.hardware_profile.and_then(|h| h.vm_size).map(|size| text(&size)).unwrap_or_default();
     let storage = properties.storage_profile.unwrap_or_default();
-    let disk = |disk: Option<models::ManagedDiskParameters>| disk.and_then(|d| d.sub_resource.id);
-    let data_disks = storage.data_disks.into_iter().filter_map(|d| disk(d.managed_disk));
+    let data_disks = storage.data_disks.into_iter().filter_map(|disk| managed_disk(disk.managed_disk));
     let nics = properties.network_profile.map(|n| n.network_interfaces).unwrap_or_default();
     let spot = matches!(properties.priority, Some(models::Priority::Spot | models::Priority::Low));
     let group = properties.capacity_reservation.and_then(|c| c.capacity_reservation_group).and_then(|g| g.id);
@@ -47,8 +46,12 @@ pub(crate) fn vm(vm: models::VirtualMachine) -> Result<CloudResource, CloudError
 
 /// The id of an OS disk. Azure gives an ephemeral one an id too, of which there is no resource.
 pub(crate) fn managed_os_disk(disk: models::OsDisk) -> Option<String> {
-    let managed = disk.managed_disk.filter(|_| disk.diff_disk_settings.is_none());
-    managed.and_then(|managed| managed.sub_resource.id)
+    managed_disk(disk.managed_disk.filter(|_| disk.diff_disk_settings.is_none()))
+}
+
+/// The id of a managed disk.
+pub(crate) fn managed_disk(disk: Option<models::ManagedDiskParameters>) -> Option<String> {
+    disk.and_then(|disk| disk.sub_resource.id)
 }
 
 /// The power state of a VM that was read with its instance view.

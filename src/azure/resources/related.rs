@@ -153,8 +153,7 @@ fn instance(vm: models::VirtualMachineScaleSetVm) -> Result<RelatedResource, Clo
     let head = ResourceHead::of(vm.resource)?;
     let properties = vm.properties.unwrap_or_default();
     let storage = properties.storage_profile.unwrap_or_default();
-    let disk = |disk: Option<models::ManagedDiskParameters>| disk.and_then(|d| d.sub_resource.id);
-    let data = storage.data_disks.into_iter().filter_map(|d| disk(d.managed_disk));
+    let data = storage.data_disks.into_iter().filter_map(|disk| convert::managed_disk(disk.managed_disk));
     let disks = storage.os_disk.and_then(convert::managed_os_disk).into_iter().chain(data);
     let nics = properties.network_profile.map(|n| n.network_interfaces).unwrap_or_default();
     let detail = RelatedDetail::ScaleSetInstance {

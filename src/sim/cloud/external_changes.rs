@@ -8,7 +8,6 @@ use napkeeper_core::model::azure::cloud::{
     CloudResource, Disk, DiskState, PowerState, ProvisioningState, ResourceDetail, Tags, Vm,
 };
 use napkeeper_core::model::names::{ArmId, Zone};
-use napkeeper_core::plan::KubeletSpec;
 use std::sync::Arc;
 
 /// A disk created from outside.
@@ -129,14 +128,7 @@ impl Cloud {
             }),
         };
         self.create(vm, ChangeCause::Outside, now);
-        let machine = VmRecord {
-            claim: None,
-            kubelet: KubeletSpec::default(),
-            failed: false,
-            reservation: None,
-            ephemeral_os_disk: None,
-        };
-        self.vm_records.insert(id.clone(), machine);
+        self.vm_records.insert(id.clone(), VmRecord::default());
         self.attach_nic(&nic, &id);
         self.mark_attached(&disk, &id, now);
         self.announce(&id, now);

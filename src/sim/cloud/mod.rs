@@ -77,7 +77,7 @@ pub struct Cloud {
 }
 
 /// What Azure does not show of a VM.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct VmRecord {
     claim: Option<ClaimName>,
     /// The kubelet's configuration.

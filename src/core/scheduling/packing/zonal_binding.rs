@@ -15,8 +15,8 @@ use crate::scheduling::packing::repack::{
     fill_groups, new_node_fills,
 };
 use crate::scheduling::pods::pod_class::PodClassId;
-use crate::scheduling::topology::Topology;
 use crate::scheduling::topology::domain::{Domain, ZONE_KEY, zone_bit, zones_in_mask};
+use crate::scheduling::topology::{GroupCounts, Topology};
 use std::collections::BTreeMap;
 
 /// Fewer nodes are left as they are.
@@ -57,8 +57,8 @@ struct Play<'a> {
     requests: Vec<Resources>,
     /// Ranks whose pods spread over zones.
     spreads: Vec<bool>,
-    /// Pods that are planned by zone and rank, which count before anything is bound.
-    planned: LeftPods,
+    /// What the groups of zones count before anything is bound.
+    counts_before: GroupCounts,
     zones: u32,
 }
 
@@ -74,9 +74,12 @@ impl<'a> Play<'a> {
     fn of(state: &mut SchedulingState, ranked: &'a [PodClassId]) -> Option<Self> {
         let topology = &state.constraints.topology;
         let spreads: Vec<bool> = ranked.iter().map(|class| topology.affects(*class, ZONE_KEY)).collect();
+        if state.open.nodes.len() < MIN_NODES || !spreads.contains(&true) {
+            return None;
+        }
         let groups = exchangeable_nodes(state, ranked);
         let all: Vec<(OpenNodeId, PodCounts)> = groups.into_values().flatten().collect();
-        if all.len() < MIN_NODES || !spreads.contains(&true) {
+        if all.len() < MIN_NODES {
             return None;
         }
         let repacked = RepackedNodes { nodes: &all, ranked };
@@ -84,35 +87,41 @@ impl<'a> Play<'a> {
         let queue = queue_order(state, repacked, &counts);
         // Whenever a node is ready, pods of each kind try all that are.
         let evaluations = all.len() * all.len() * ranked.len();
-        let queue = in_parts(&queue, (MAX_EVALUATIONS / evaluations).min(MAX_PARTS));
-        let mut planned = LeftPods::new();
-        let mut nodes = Vec::with_capacity(all.len());
-        for (n, (node, pods)) in all.iter().enumerate() {
-            let played = PlayedNode::of(state, (n, *node), ranked)?;
-            if let Some(zone) = state.open.zone(*node) {
-                let of_zone = planned.entry(zone).or_default();
-                pods.iter().for_each(|(rank, pods)| *of_zone.entry(*rank).or_default() += pods);
-            }
-            nodes.push(played);
+        if evaluations > MAX_EVALUATIONS {
+            return None;
         }
+        let queue = in_parts(&queue, (MAX_EVALUATIONS / evaluations).min(MAX_PARTS));
+        let nodes: Option<Vec<PlayedNode>> =
+            all.iter().enumerate().map(|(n, (node, _))| PlayedNode::of(state, (n, *node), ranked)).collect();
+        let nodes = nodes?;
         let zones = nodes.iter().fold(0, |zones, node| zones | zone_bit(Some(node.zone)));
         let requests = ranked.iter().map(|class| state.constraints.classes.requests(*class).clone()).collect();
-        (evaluations <= MAX_EVALUATIONS).then_some(Self { ranked, nodes, queue, requests, spreads, planned, zones })
+        let counts_before = counts_before(state, repacked);
+        Some(Self { ranked, nodes, queue, requests, spreads, counts_before, zones })
     }
 
     /// The pods that find no room if nodes become ready in this order. Counts of the topology are as before afterwards.
     fn left_pods(&self, topology: &mut Topology, order: u64) -> LeftPods {
         let counts = topology.counts(ZONE_KEY);
-        for (zone, pods) in &self.planned {
-            for (rank, pods) in pods {
-                topology.uncount(self.ranked[*rank], *pods as u32, (ZONE_KEY, *zone));
-            }
-        }
+        topology.set_counts(ZONE_KEY, self.counts_before.clone());
         let room = self.nodes.iter().map(|node| node.room.clone()).collect();
         let left = Binding { play: self, topology, room, ready: Vec::new() }.run(order);
         topology.set_counts(ZONE_KEY, counts);
         left
     }
+}
+
+/// What the groups of zones count without the pods of these nodes.
+fn counts_before(state: &mut SchedulingState, RepackedNodes { nodes, ranked }: RepackedNodes<'_>) -> GroupCounts {
+    let (open, topology) = (&state.open, &mut state.constraints.topology);
+    let counts = topology.counts(ZONE_KEY);
+    for (node, pods) in nodes {
+        let Some(zone) = open.zone(*node) else { continue };
+        pods.iter().for_each(|(rank, pods)| topology.uncount(ranked[*rank], *pods as u32, (ZONE_KEY, zone)));
+    }
+    let before = topology.counts(ZONE_KEY);
+    topology.set_counts(ZONE_KEY, counts);
+    before
 }
 
 impl PlayedNode {
@@ -186,18 +195,18 @@ impl Binding<'_> {
         });
         progress
     }
-}
 
-impl Binding<'_> {
     /// Binds a pod that spreads: in the allowed zone with the fewest of its kind, on the newest node with room.
     fn bind_spread(&mut self, rank: usize) -> bool {
         let (class, requests) = (self.play.ranked[rank], &self.play.requests[rank]);
         let nodes = &self.play.nodes;
         let fits = |node: &&usize| nodes[**node].accepts[rank] && requests.fits(&self.room[**node]);
-        let allowed = zones_in_mask(self.play.zones).filter(|zone| self.topology.allows(class, ZONE_KEY, Some(*zone)));
         let in_zone = |zone: Domain| self.ready.iter().rev().find(|node| nodes[**node].zone == zone && fits(node));
-        let found = allowed.filter_map(|zone| Some((self.topology.pods_in(class, (ZONE_KEY, zone)), *in_zone(zone)?)));
-        let Some((_, node)) = found.min() else { return false };
+        let with_room: BTreeMap<Domain, usize> =
+            zones_in_mask(self.play.zones).filter_map(|zone| Some((zone, *in_zone(zone)?))).collect();
+        let weighted = with_room.iter().map(|(zone, node)| (*node as u32, *zone));
+        let zones = self.topology.domains_in_order(class, ZONE_KEY, weighted);
+        let Some(node) = zones.first().and_then(|zone| with_room.get(zone)).copied() else { return false };
         self.room[node].sub_times(requests, 1);
         self.count(rank, nodes[node].zone);
         true
@@ -209,8 +218,7 @@ impl Binding<'_> {
         if !self.play.spreads[rank] {
             return zones.clone().nth(n % zones.count().max(1));
         }
-        let allowed = zones.filter(|zone| self.topology.allows(class, ZONE_KEY, Some(*zone)));
-        allowed.min_by_key(|zone| self.topology.pods_in(class, (ZONE_KEY, *zone)))
+        self.topology.domains_in_order(class, ZONE_KEY, zones.map(|zone| (0, zone))).first().copied()
     }
 
     fn count(&mut self, rank: usize, zone: Domain) {

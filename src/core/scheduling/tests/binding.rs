@@ -23,7 +23,7 @@ fn bind(input: Input<'_>, workload: &[Arc<Pod>], dice: &mut Dice) -> Bound {
     loop {
         assert_eq!(plan.unschedulable_pods(), 0);
         let mut nodes: Vec<&str> = plan.new_nodes.iter().map(|node| node.offerings[0].key.size.as_str()).collect();
-        (1..nodes.len()).rev().for_each(|last| nodes.swap(last, dice.roll(last + 1)));
+        dice.shuffle(&mut nodes);
         for size in nodes {
             let mut free = types.iter().find(|t| t.facts.name.as_str() == size).unwrap().allocatable.clone();
             waiting.retain(|pod| {
@@ -48,25 +48,17 @@ fn bind(input: Input<'_>, workload: &[Arc<Pod>], dice: &mut Dice) -> Bound {
 
 #[test]
 fn mixed_pods_cost_little_more_once_they_are_bound() {
-    let on_demand = requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]);
-    let snapshot = cluster([NodePool { requirements: on_demand, ..pool("general") }]);
-    let available = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
-    let input = Input {
-        snapshot: &snapshot,
-        available: &available,
-        excluded_nodes: &BTreeSet::new(),
-        max_new_nodes: MAX_NEW_NODES,
-        claim_of_pod: &BTreeMap::new(),
-    };
     let means = Order::ALL.map(|order| {
         [2, 6, 20, 60, 200].map(|most| {
             let mut dice = Dice(most as u64);
-            let bound: Vec<Bound> = (1..=60)
-                .map(|seed| {
+            let bind_all = |input: Input<'_>| {
+                let bind_one = |seed| {
                     let workload = order.of(workload(seed, most, false), &mut dice);
                     bind(input, &workload, &mut dice)
-                })
-                .collect();
+                };
+                (1..=60).map(bind_one).collect()
+            };
+            let bound: Vec<Bound> = with_on_demand_pool(bind_all);
             let mean = |of: fn(&Bound) -> i64| bound.iter().map(of).sum::<i64>() / 60;
             (mean(|bound| bound.above_permille), mean(|bound| bound.later_permille))
         })
@@ -100,7 +92,7 @@ impl Order {
 
     fn of(self, mut workload: Vec<Arc<Pod>>, dice: &mut Dice) -> Vec<Arc<Pod>> {
         if let Self::Mixed | Self::InTurn = self {
-            (1..workload.len()).rev().for_each(|last| workload.swap(last, dice.roll(last + 1)));
+            dice.shuffle(&mut workload);
         }
         let created = |(pod, second): (Arc<Pod>, i64)| Arc::new(Pod { created_at: at(second), ..Pod::clone(&pod) });
         let seconds = (0..).map(|second| if let Self::InTurn = self { second } else { 0 });

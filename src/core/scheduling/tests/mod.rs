@@ -40,6 +40,21 @@ pub(super) fn solve(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> SchedulingResult 
     solve_with(snapshot, pods, MAX_NEW_NODES)
 }
 
+/// Plans for a cluster whose only NodePool is on demand.
+fn with_on_demand_pool<T>(plan: impl FnOnce(Input<'_>) -> T) -> T {
+    let on_demand = requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]);
+    let snapshot = cluster([NodePool { requirements: on_demand, ..pool("general") }]);
+    let available = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let input = Input {
+        snapshot: &snapshot,
+        available: &available,
+        excluded_nodes: &BTreeSet::new(),
+        max_new_nodes: MAX_NEW_NODES,
+        claim_of_pod: &BTreeMap::new(),
+    };
+    plan(input)
+}
+
 fn solve_with(snapshot: &Snapshot, pods: &[Arc<Pod>], new_nodes: usize) -> SchedulingResult {
     let available_offerings = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), start());
     let (excluded_nodes, claim_of_pod) = (BTreeSet::new(), BTreeMap::new());

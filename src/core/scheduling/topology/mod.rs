@@ -25,6 +25,9 @@ use crate::snapshot::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// What each group of a topology key counts: pods by domain, and in all domains.
+pub(crate) type GroupCounts = Vec<(Vec<u32>, u32)>;
+
 /// All groups, and the constraints of pod classes on them. Classes are numbered by the caller.
 #[derive(Debug)]
 pub(crate) struct Topology {
@@ -218,24 +221,15 @@ impl Topology {
     }
 
     /// What the groups of a topology key count, for [`Self::set_counts`].
-    pub(crate) fn counts(&self, key_id: TopologyKeyId) -> Vec<(Vec<u32>, u32)> {
+    pub(crate) fn counts(&self, key_id: TopologyKeyId) -> GroupCounts {
         let of_key = self.groups.iter().filter(|group| group.key.key == key_id);
         of_key.map(|group| (group.counts.clone(), group.total)).collect()
     }
 
     /// Sets what the groups of a topology key count.
-    pub(crate) fn set_counts(&mut self, key_id: TopologyKeyId, counts: Vec<(Vec<u32>, u32)>) {
+    pub(crate) fn set_counts(&mut self, key_id: TopologyKeyId, counts: GroupCounts) {
         let of_key = self.groups.iter_mut().filter(|group| group.key.key == key_id);
         of_key.zip(counts).for_each(|(group, counts)| (group.counts, group.total) = counts);
-    }
-
-    /// The pods in a domain that the first constraint of a class counts by a topology key.
-    pub(crate) fn pods_in(&self, class: usize, (key_id, domain): (TopologyKeyId, Domain)) -> u32 {
-        let groups = self.class_constraints[class].constraints.iter().map(|constraint| constraint.group());
-        groups
-            .map(|group| &self.groups[group as usize])
-            .find(|group| group.key.key == key_id)
-            .map_or(0, |g| g.count(domain))
     }
 
     /// Filters by which some groups count only part of the nodes.

@@ -78,14 +78,21 @@ fn run_past_the_fall(start: &WorldSetup, mins: i64) -> (World, usize) {
     (world, before)
 }
 
+/// Half of the nodes go, and no more than so many at a time; returns in how many rounds, and the minutes until the bill has
+/// settled.
+fn half_goes(start: &WorldSetup, (all, most): (usize, usize), mins: i64) -> (usize, i64) {
+    let (world, before) = run_past_the_fall(start, mins);
+    let (goings, left) = (goings(&world), nodes(&world, true).len());
+    assert!(before * 100 >= all * 98 && left * 100 <= all * 55, "{left} of {before} nodes are left");
+    assert!(most_at_a_time(&goings) <= most, "{} nodes go at a time", most_at_a_time(&goings));
+    (rounds(&goings), settled_after(&world, start))
+}
+
 #[test]
 fn a_hundred_half_empty_nodes_go_within_the_budget_in_few_rounds() {
     let start = half_gone(100, BudgetNodes::Count(10));
-    let (world, before) = run_past_the_fall(&start, 25);
-    let (goings, left) = (goings(&world), nodes(&world, true).len());
-    assert!(before >= 98 && left <= 55, "{left} of {before} nodes are left");
-    assert!(most_at_a_time(&goings) <= 10, "{} nodes go at a time", most_at_a_time(&goings));
-    assert!(rounds(&goings) <= 12, "{} rounds", rounds(&goings));
+    let (rounds, _) = half_goes(&start, (100, 10), 25);
+    assert!(rounds <= 12, "{rounds} rounds");
 }
 
 /// One pod that may not be evicted holds its own node, and no other.
@@ -110,9 +117,6 @@ fn one_blocking_budget_leaves_the_rest_as_it_would_be() {
 #[ignore = "it takes minutes"]
 fn a_thousand_nodes_half_of_whose_load_is_gone_cost_half_within_three_quarters_of_an_hour() {
     let start = half_gone(1_000, BudgetNodes::Percent(10));
-    let (world, before) = run_past_the_fall(&start, 60);
-    let (goings, left) = (goings(&world), nodes(&world, true).len());
-    assert!(before >= 980 && left <= 550, "{left} of {before} nodes are left");
-    assert!(most_at_a_time(&goings) <= 100, "{} nodes go at a time", most_at_a_time(&goings));
-    assert!(settled_after(&world, &start) <= 45, "{} min", settled_after(&world, &start));
+    let (_, settled) = half_goes(&start, (1_000, 100), 60);
+    assert!(settled <= 45, "{settled} min");
 }

@@ -5,13 +5,11 @@
 //! are wanted, on top of the DaemonSets of each node; reserved VMs are free.
 
 use super::demand::Wanted;
-use super::market::{daemons, reserved, sizes};
+use super::market::{GPU, daemons, reserved, sizes};
 use crate::world::BenchWorld;
 use napkeeper_core::catalog::{InstanceType, Offering, RegionCatalog, node_labels};
 use napkeeper_core::model::amounts::resources::Resources;
 use std::sync::Arc;
-
-const GPU: &str = "nvidia.com/gpu";
 
 /// CPU in cores, memory in GiB, and GPUs.
 type Amounts = [f64; 3];

@@ -19,7 +19,7 @@ use napkeeper_sim::world::Action;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const GPU: &str = "nvidia.com/gpu";
+pub(super) const GPU: &str = "nvidia.com/gpu";
 
 /// All sizes that a world may buy, with their prices.
 pub(super) fn sizes(region: &RegionCatalog, world: &BenchWorld) -> Vec<Arc<InstanceType>> {

@@ -34,9 +34,7 @@ impl Program {
     /// How many pods of a class one node of an offer holds if it holds no others.
     pub(crate) fn copies(&self, class: usize, offer: usize) -> i64 {
         let Class { requests, admitted } = &self.classes[class];
-        let requested = requests.iter().zip(&self.offers[offer].room).filter(|(need, _)| **need > 0);
-        let copies = requested.map(|(need, room)| (*room).max(0) / need).min().unwrap_or(0);
-        if admitted[offer] { copies } else { 0 }
+        if admitted[offer] { copies_that_fit(requests, &self.offers[offer].room) } else { 0 }
     }
 
     /// Leaves out offers that cost no less than another one that holds as much for the same classes.
@@ -61,4 +59,10 @@ impl Program {
             class.admitted = (0..count).filter(kept).map(|n| class.admitted[n]).collect();
         }
     }
+}
+
+/// How many pods with these requests fit in a room.
+pub(crate) fn copies_that_fit(requests: &Amounts, room: &Amounts) -> i64 {
+    let requested = requests.iter().zip(room).filter(|(need, _)| **need > 0);
+    requested.map(|(need, room)| (*room).max(0) / need).min().unwrap_or(0)
 }

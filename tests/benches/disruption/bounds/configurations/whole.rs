@@ -5,7 +5,7 @@
 //! other, each time on the one that is filled best for its price.
 
 use super::{Configuration, Configurations};
-use crate::bounds::program::{Amounts, Offer};
+use crate::bounds::program::{Amounts, Class, Offer, copies_that_fit};
 use anyhow::{Result, anyhow};
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
 
@@ -76,10 +76,7 @@ impl Configurations<'_> {
         let mut room = self.program.offers[configuration.offer].room;
         let mut pods = Vec::new();
         for (class, count) in &configuration.pods {
-            let requests = self.program.classes[*class].requests;
-            let fitting =
-                (0..4).filter(|axis| requests[*axis] > 0).map(|axis| room[axis].max(0) / requests[axis]).min();
-            let count = fitting.unwrap_or(0).min(*count);
+            let count = copies_that_fit(&self.program.classes[*class].requests, &room).min(*count);
             if count > 0 {
                 room = self.without(room, *class, count);
                 pods.push((*class, count));
@@ -139,14 +136,8 @@ impl Configurations<'_> {
         classes.sort_by(|a, b| order(*b).partial_cmp(&order(*a)).unwrap_or(std::cmp::Ordering::Equal));
         let mut pods = Vec::new();
         for class in classes {
-            let requests = self.program.classes[class].requests;
-            let fitting =
-                (0..4).filter(|axis| requests[*axis] > 0).map(|axis| room[axis].max(0) / requests[axis]).min();
-            let count = if self.program.classes[class].admitted[offer] {
-                fitting.unwrap_or(0).min(left.pods[class])
-            } else {
-                0
-            };
+            let Class { requests, admitted } = &self.program.classes[class];
+            let count = if admitted[offer] { copies_that_fit(requests, &room).min(left.pods[class]) } else { 0 };
             if count > 0 {
                 room = self.without(room, class, count);
                 pods.push((class, count));
