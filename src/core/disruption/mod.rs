@@ -112,7 +112,7 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     };
     let available_offerings = || available_offerings.get_or_init(compute);
     let buffer_capacity = BufferCapacity::of(snapshot, provision, now, available_offerings);
-    let movable = candidates.iter().filter(|c| !memory.moves.involves(&c.claim.name));
+    let movable = candidates.iter().filter(|c| !memory.moves.holds(c.claim));
     let (mut empty_nodes, used): (Vec<_>, Vec<_>) =
         movable.partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
     // Where a budget does not allow all of them, the most expensive go first.

@@ -17,7 +17,7 @@ mod tests;
 
 use super::VALIDATION_DELAY;
 use super::candidate::Candidate;
-use crate::model::cluster::claim::ClaimRef;
+use crate::model::cluster::claim::{Claim, ClaimRef};
 use crate::model::labels::TAINT_DISRUPTED;
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::plan::ClaimDraft;
@@ -32,6 +32,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 /// A NodeClaim that is not to be seen so long after its creation was requested was not created.
 const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(1);
+/// A write has taken effect and is to be seen so long after it was requested, also by an earlier run: kube-apiserver ends
+/// requests after a minute.
+const WRITE_TIMEOUT: SignedDuration = SignedDuration::from_mins(1);
 
 /// Moves that are found or carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,6 +51,8 @@ pub(super) struct MoveMemory {
     moves: BTreeMap<ClaimName, Move>,
     /// Sources of moves that have failed, until their marks are removed. After a restart in between the moves fail again.
     failed: BTreeSet<ClaimName>,
+    /// Since when the nodes of NodeClaims that are to be unmarked have had no taint. If lost, it counts from the next pass.
+    untainted_since: BTreeMap<ClaimName, Timestamp>,
     /// The state in which nothing more was found, and when that is looked for again: more is worth it the longer nothing
     /// changes.
     exhausted: Option<(StateGenerations, Option<Timestamp>)>,
@@ -76,8 +81,13 @@ struct Move {
 }
 
 impl MoveMemory {
+    /// True while a node is of a move, or is still to be unmarked after one: it is not disrupted otherwise.
+    pub(super) fn holds(&self, claim: &Claim) -> bool {
+        self.involves(&claim.name) || claim.status.disrupted.is_some()
+    }
+
     /// True while a node is a source or a replacement of a move.
-    pub(super) fn involves(&self, claim: &ClaimName) -> bool {
+    fn involves(&self, claim: &ClaimName) -> bool {
         let is_of = |one: &Move| one.sources.iter().any(|s| s.name == *claim) || one.replacements.contains(claim);
         self.moves.values().any(is_of)
     }

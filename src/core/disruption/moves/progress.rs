@@ -8,7 +8,7 @@
 use super::super::budget::remaining_deletions;
 use super::super::candidate::is_disruptable;
 use super::super::{BUDGET_RETRY, is_in_progress};
-use super::{CREATION_TIMEOUT, Move, MoveMemory, REPLACEMENT_TIMEOUT};
+use super::{CREATION_TIMEOUT, Move, MoveMemory, REPLACEMENT_TIMEOUT, WRITE_TIMEOUT};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::Taint;
 use crate::model::cluster::pool::DisruptionReason;
@@ -16,7 +16,7 @@ use crate::model::names::{ClaimName, NodePoolName};
 use crate::plan::{ClaimUpdate, Command, NodeUpdate, Plan, PlannedCommand};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Takes the next step of every move.
@@ -38,7 +38,7 @@ pub(in crate::disruption) fn continue_moves(
     for one in ended.iter().filter_map(|name| memory.moves.remove(name)) {
         memory.failed.extend(one.sources.into_iter().map(|source| source.name));
     }
-    unmark(snapshot, memory, plan);
+    unmark(snapshot, memory, now, plan);
 }
 
 /// Finds moves that an earlier run has begun, by the replacements that name their sources.
@@ -92,18 +92,30 @@ fn is_awaited(claim: &Claim, now: Timestamp) -> bool {
 }
 
 /// Removes the marks of NodeClaims that are of no move.
-fn unmark(snapshot: &Snapshot, memory: &MoveMemory, plan: &mut Plan) {
+fn unmark(snapshot: &Snapshot, memory: &mut MoveMemory, now: Timestamp, plan: &mut Plan) {
+    let mut untainted_since = BTreeMap::new();
     let marked = snapshot.claims().values().filter(|claim| is_marked(claim));
     for claim in marked.filter(|claim| !memory.involves(&claim.name)) {
-        if let Some(node) = snapshot.node_of(claim).filter(|node| node.taints.contains(&Taint::disrupted())) {
-            if !snapshot.in_progress.contains(&CommandKey::Node(node.name.clone())) {
-                plan.update_node(node, NodeUpdate::RemoveTaint(Taint::disrupted()), "it is not replaced after all");
-            }
+        let node = snapshot.node_of(claim);
+        let is_written = node.is_some_and(|node| snapshot.in_progress.contains(&CommandKey::Node(node.name.clone())));
+        if is_written {
+            continue;
+        }
+        if let Some(node) = node.filter(|node| node.taints.contains(&Taint::disrupted())) {
+            plan.update_node(node, NodeUpdate::RemoveTaint(Taint::disrupted()), "it is not replaced after all");
+            continue;
+        }
+        let since = memory.untainted_since.get(&claim.name).copied().unwrap_or(now);
+        let due = since + WRITE_TIMEOUT;
+        if due > now {
+            plan.wake_at(due);
         } else if !is_in_progress(snapshot, &claim.name) {
             let command = Command::UpdateClaim { claim: claim.reference(), update: ClaimUpdate::NotDisrupted };
             plan.push(command, "it is not replaced after all");
         }
+        untainted_since.insert(claim.name.clone(), since);
     }
+    memory.untainted_since = untainted_since;
 }
 
 /// One move.
@@ -188,8 +200,11 @@ impl Progress<'_> {
             }
         }
         let replacements: Vec<&str> = one.replacements.iter().map(ClaimName::as_str).collect();
-        if are_ready {
-            sources.iter().for_each(|claim| self.delete(claim, &replacements.join(", ")));
+        for claim in sources {
+            // A request of an earlier run may have removed a mark.
+            if self.mark(claim) && are_ready {
+                self.delete(claim, &replacements.join(", "));
+            }
         }
         false
     }

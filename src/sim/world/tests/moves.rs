@@ -2,7 +2,7 @@
 
 use super::crash_safety::play;
 use super::*;
-use crate::world::{Crash, CrashPoint, WriteSide};
+use crate::world::{Crash, CrashPoint, Freeze, WriteSide};
 use napkeeper_core::model::settings::PauseSwitch;
 
 /// A large node of which load needs a small part after a quarter of an hour.
@@ -33,6 +33,23 @@ fn a_replacement_ends_wherever_the_controller_crashes() {
             let more = world.summary().disruption.all.voluntary_evictions;
             assert!(more <= evictions + 1, "{at}: {more} evictions instead of {evictions}");
         }
+    }
+}
+
+/// Another replica leads when the write of a frozen one arrives, and load has risen, so that no node is to be replaced.
+#[test]
+fn what_an_old_leader_has_sent_leaves_no_mark_on_a_node_that_is_needed() {
+    let mut whole = World::new(catalog(), falling_load()).unwrap();
+    for (write, at) in play(&mut whole).unwrap() {
+        let mut world = World::new(catalog(), falling_load()).unwrap();
+        let freeze = Freeze { at: CrashPoint::Write(write), lasts: SignedDuration::from_secs(40), is_sent: true };
+        world.controller.freezes.planned.push(freeze);
+        let rise = Action::Scale { workload: key("inflate"), replicas: 10 };
+        world.schedule_action(at + SignedDuration::from_secs(5), rise);
+        assert_eq!(play(&mut world).err(), None, "write {write}");
+        assert_eq!(logged(&world, EventKind::Controller, "frozen"), 1, "write {write}");
+        let mut nodes = world.cluster().state().nodes().values();
+        assert!(!nodes.any(|node| node.is_tainted(labels::TAINT_DISRUPTED)), "write {write}");
     }
 }
 
