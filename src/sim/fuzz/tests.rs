@@ -96,77 +96,81 @@ fn a_history_is_a_function_of_its_seed() {
 }
 
 /// Rules switched off together, the hazards that need them, and the invariants of which one must break. A rule is
-/// listed with those that mask it: if each of two rules prevents the same harm, only removing both shows it.
-const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
-    (&[DeletionRule::GroupManagedByUs], &[Hazard::WrongGroup], &["other-cluster"]),
-    (&[DeletionRule::LiveNodeInGroup], &[Hazard::Identities], &["second-cluster"]),
-    (&[DeletionRule::Breaker], &[Hazard::ApiServerRestore], &["alive"]),
-    (&[DeletionRule::OwnedByTag], &[Hazard::ForeignResources], &["foreign"]),
-    (&[DeletionRule::VolumeRecord], &[Hazard::DataDisks], &["foreign"]),
-    (&[DeletionRule::VolumeIncarnation], &[Hazard::DataDisks], &["foreign"]),
-    (&[DeletionRule::RetainKeeps], &[Hazard::DataDisks], &["alive"]),
+/// listed with those that mask it: if each of two rules prevents the same harm, only removing both shows it. Last, the
+/// seed that is tried first; once a change has made another history of it, a seed that the test prints takes its place.
+const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str], u64)] = &[
+    (&[DeletionRule::GroupManagedByUs], &[Hazard::WrongGroup], &["other-cluster"], 10),
+    (&[DeletionRule::LiveNodeInGroup], &[Hazard::Identities], &["second-cluster"], 101),
+    (&[DeletionRule::Breaker], &[Hazard::ApiServerRestore], &["alive"], 5),
+    (&[DeletionRule::OwnedByTag], &[Hazard::ForeignResources], &["foreign"], 4),
+    (&[DeletionRule::VolumeRecord], &[Hazard::DataDisks], &["foreign"], 3),
+    (&[DeletionRule::VolumeIncarnation], &[Hazard::DataDisks], &["foreign"], 3),
+    (&[DeletionRule::RetainKeeps], &[Hazard::DataDisks], &["alive"], 3),
     // A claim and its Node both speak for a VM, and so does the look right before the DELETE; all VMs at once trip the
     // breaker.
     (
         &[DeletionRule::NoClaim, DeletionRule::NoNode, DeletionRule::RecheckOwners, DeletionRule::Breaker],
         &[Hazard::Leaks, Hazard::Shortages, Hazard::Outages],
         &["alive", "age"],
+        0,
     ),
     // A Node whose NodeClaim a restored backup lacks is the only object that refers to its VM.
     (
         &[DeletionRule::NoNode, DeletionRule::RecheckOwners, DeletionRule::Breaker],
         &[Hazard::PartialRestores],
         &["alive"],
+        18,
     ),
-    (&[DeletionRule::NoVm, DeletionRule::RecheckResource], &[Hazard::Leaks], &["alive", "age"]),
+    (&[DeletionRule::NoVm, DeletionRule::RecheckResource], &[Hazard::Leaks], &["alive", "age"], 2),
     // The disks of all PersistentVolumes at once trip the breaker.
     (
         &[DeletionRule::NoVolume, DeletionRule::RecheckOwners, DeletionRule::Breaker],
         &[Hazard::DataDisks],
         &["alive", "age"],
+        3,
     ),
-    (&[DeletionRule::NicServesNothing, DeletionRule::RecheckResource], &[Hazard::Leaks], &["alive", "age"]),
-    (&[DeletionRule::DiskUnattached, DeletionRule::RecheckResource], &[Hazard::Leaks], &["alive", "age"]),
-    (&[DeletionRule::NoAksMachine], &[Hazard::RelatedResources], &["alive"]),
-    (&[DeletionRule::NoScaleSetInstance], &[Hazard::RelatedResources], &["alive"]),
-    (&[DeletionRule::NoSnapshot], &[Hazard::RelatedResources], &["alive"]),
-    (&[DeletionRule::AksManaged, DeletionRule::RecheckResource], &[Hazard::RelatedResources], &["alive"]),
-    (&[DeletionRule::TakesAlong], &[Hazard::ForeignResources], &["foreign"]),
-    (&[DeletionRule::OldEnough], &[Hazard::Leaks, Hazard::Caps], &["age"]),
+    (&[DeletionRule::NicServesNothing, DeletionRule::RecheckResource], &[Hazard::Leaks], &["alive", "age"], 2),
+    (&[DeletionRule::DiskUnattached, DeletionRule::RecheckResource], &[Hazard::Leaks], &["alive", "age"], 2),
+    (&[DeletionRule::NoAksMachine], &[Hazard::RelatedResources], &["alive"], 14),
+    (&[DeletionRule::NoScaleSetInstance], &[Hazard::RelatedResources], &["alive"], 14),
+    (&[DeletionRule::NoSnapshot], &[Hazard::RelatedResources], &["alive"], 14),
+    (&[DeletionRule::AksManaged, DeletionRule::RecheckResource], &[Hazard::RelatedResources], &["alive"], 14),
+    (&[DeletionRule::TakesAlong], &[Hazard::ForeignResources], &["foreign"], 4),
+    (&[DeletionRule::OldEnough], &[Hazard::Leaks, Hazard::Caps], &["age"], 2),
     // Whatever is old enough has been seen twice, because both are counted from the same sightings.
-    (&[DeletionRule::SeenTwice, DeletionRule::OldEnough], &[Hazard::Leaks, Hazard::Caps], &["age", "seen-twice"]),
-    (&[DeletionRule::CompleteListings], &[Hazard::Outages], &["whole-listing", "alive", "age"]),
-    (&[DeletionRule::ReadableSweeps], &[Hazard::ManualChanges], &["exclusion"]),
-    (&[DeletionRule::RecheckResource], &[Hazard::Races], &["foreign", "alive"]),
-    (&[DeletionRule::RecheckOwners], &[Hazard::Races], &["alive"]),
-    (&[DeletionRule::Pause], &[Hazard::ManualChanges], &["pause"]),
-    (&[DeletionRule::Mode], &[Hazard::ManualChanges], &["mode"]),
-    (&[DeletionRule::CompanionVm], &[Hazard::Companion], &["companion"]),
-    (&[DeletionRule::Cap], &[Hazard::Caps], &["cap"]),
-    (&[DeletionRule::Approval], &[Hazard::Leaks, Hazard::DataDisks, Hazard::ManualChanges], &["approval"]),
-    (&[DeletionRule::ApprovalExact], &[Hazard::ManualChanges], &["approval"]),
-    (&[DeletionRule::Exclusion], &[Hazard::ManualChanges], &["exclusion"]),
-    (&[DeletionRule::IntentFirst], &[Hazard::Crashes], &["leak", "settled-leaks"]),
-    (&[DeletionRule::TerminateOwnOnly], &[Hazard::ForeignResources], &["foreign"]),
-    (&[DeletionRule::FinalizerLast], &[Hazard::Crashes], &["leak"]),
-    (&[DeletionRule::RecordFirst], &[Hazard::Caps], &["cap"]),
-    (&[DeletionRule::LostNodeProven], &[Hazard::NodeOutages], &["drained"]),
-    (&[DeletionRule::NodeOutage], &[Hazard::NodeOutages], &["outage"]),
-    (&[DeletionRule::LaunchIntoOwnGroup], &[Hazard::Identities], &["second-cluster"]),
-    (&[DeletionRule::NodeWithoutClaim], &[Hazard::Identities], &["second-cluster"]),
-    (&[DeletionRule::FailingPoolsHeld], &[Hazard::FailedJoins], &["failed-launches"]),
-    (&[DeletionRule::NoOtherKarpenter], &[Hazard::Identities], &["other-karpenter"]),
-    (&[DeletionRule::LeaseHeld], &[Hazard::InterruptedWrites], &["alive"]),
-    (&[DeletionRule::RestoreNoticed], &[Hazard::LostEvents], &["settled-pods", "settled-claims"]),
-    (&[DeletionRule::ClocksAgree], &[Hazard::ClockJumps], &["drained"]),
+    (&[DeletionRule::SeenTwice, DeletionRule::OldEnough], &[Hazard::Leaks, Hazard::Caps], &["age", "seen-twice"], 2),
+    (&[DeletionRule::CompleteListings], &[Hazard::Outages], &["whole-listing", "alive", "age"], 370),
+    (&[DeletionRule::ReadableSweeps], &[Hazard::ManualChanges], &["exclusion"], 119),
+    (&[DeletionRule::RecheckResource], &[Hazard::Races], &["foreign", "alive"], 92),
+    (&[DeletionRule::RecheckOwners], &[Hazard::Races], &["alive"], 64),
+    (&[DeletionRule::Pause], &[Hazard::ManualChanges], &["pause"], 7),
+    (&[DeletionRule::Mode], &[Hazard::ManualChanges], &["mode"], 35),
+    (&[DeletionRule::CompanionVm], &[Hazard::Companion], &["companion"], 11),
+    (&[DeletionRule::Cap], &[Hazard::Caps], &["cap"], 9),
+    (&[DeletionRule::Approval], &[Hazard::Leaks, Hazard::DataDisks, Hazard::ManualChanges], &["approval"], 3),
+    (&[DeletionRule::ApprovalExact], &[Hazard::ManualChanges], &["approval"], 7),
+    (&[DeletionRule::Exclusion], &[Hazard::ManualChanges], &["exclusion"], 7),
+    (&[DeletionRule::IntentFirst], &[Hazard::Crashes], &["leak", "settled-leaks"], 1),
+    (&[DeletionRule::TerminateOwnOnly], &[Hazard::ForeignResources], &["foreign"], 4),
+    (&[DeletionRule::FinalizerLast], &[Hazard::Crashes], &["leak"], 1),
+    (&[DeletionRule::RecordFirst], &[Hazard::Caps], &["cap"], 9),
+    (&[DeletionRule::LostNodeProven], &[Hazard::NodeOutages], &["drained"], 15),
+    (&[DeletionRule::NodeOutage], &[Hazard::NodeOutages], &["outage"], 15),
+    (&[DeletionRule::LaunchIntoOwnGroup], &[Hazard::Identities], &["second-cluster"], 101),
+    (&[DeletionRule::NodeWithoutClaim], &[Hazard::Identities], &["second-cluster"], 129),
+    (&[DeletionRule::FailingPoolsHeld], &[Hazard::FailedJoins], &["failed-launches"], 16),
+    (&[DeletionRule::NoOtherKarpenter], &[Hazard::Identities], &["other-karpenter"], 17),
+    (&[DeletionRule::LeaseHeld], &[Hazard::InterruptedWrites], &["alive"], 20),
+    (&[DeletionRule::RestoreNoticed], &[Hazard::LostEvents], &["settled-pods", "settled-claims"], 134),
+    (&[DeletionRule::ClocksAgree], &[Hazard::ClockJumps], &["drained"], 21),
 ];
 
 #[test]
 fn every_deletion_rule_is_needed() {
     let spared = Mutex::new(Vec::new());
-    on_all_processors(NEEDED.iter(), |(clauses, hazards, invariants)| {
+    on_all_processors(NEEDED.iter(), |(clauses, hazards, invariants, first)| {
         let rules = DeletionRules::without_in_tests(clauses);
-        let stressed = (0..MOST_SEEDS).filter(|seed| hazards.contains(&Hazard::of(*seed)));
+        let stressed = std::iter::once(*first).chain(0..MOST_SEEDS).filter(|seed| hazards.contains(&Hazard::of(*seed)));
         let mut others = Vec::new();
         for seed in stressed {
             match run(catalog(), seed, rules) {
