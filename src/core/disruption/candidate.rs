@@ -115,7 +115,7 @@ impl<'a> CandidateFilter<'a, '_> {
         if eligible_at > *now {
             plan.wake_at(eligible_at);
         }
-        let is_nominated = provision.is_nominated(&claim.name, Some(&node.name));
+        let is_nominated = provision.is_nominated(&claim.name, Some(&node.name), *now);
         if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready || is_nominated {
             return None;
         }

@@ -47,6 +47,8 @@ pub struct DisruptionMemory {
     launches: BTreeMap<NodePoolName, Timestamp>,
     /// When disruption was last considered.
     last_pass: Option<Timestamp>,
+    /// When the next node has been found for long enough that it may be deleted.
+    next_validation: Option<Timestamp>,
     /// Sets of nodes that are disrupted together.
     moves: MoveMemory,
     offerings: OfferingsCache,
@@ -75,7 +77,9 @@ pub fn disrupt(
     delete_expired(snapshot, now, &mut plan);
     let interval = if memory.moves.is_blocked() { BLOCKED_INTERVAL } else { settings.disruption_poll_interval };
     let poll_due = memory.last_pass.map(|at| at + interval);
-    let due = poll_due.into_iter().chain(memory.moves.validation_due()).min().filter(|due| *due > now);
+    let earliest = memory.last_pass.map_or(now, |at| at + BLOCKED_INTERVAL);
+    let found_due = memory.next_validation.map(|at| at.max(earliest));
+    let due = [poll_due, memory.moves.validation_due(), found_due].into_iter().flatten().min().filter(|due| *due > now);
     if let Some(due) = due {
         plan.wake_at(due);
     } else if snapshot.buffers_unsynced {
@@ -102,6 +106,7 @@ struct PassInput<'a> {
 fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan) {
     let PassInput { snapshot, provision, settings, now, seed } = input;
     note_launches(snapshot, &mut memory.launches);
+    memory.next_validation = None;
     let candidates = disruption_candidates(snapshot, provision, &memory.launches, now, plan);
     let mut budgets = RemainingBudgets::new(snapshot, now);
     memory.moves.unmarked_sources(snapshot).for_each(|pool| budgets.count(pool));
@@ -132,6 +137,7 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     };
     let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used };
     consolidate(&search, nodes, &mut memory.moves, &mut budgets, plan);
+    memory.next_validation = memory.next_validation.into_iter().chain(memory.moves.next_deletable_at(now)).min();
     memory.offerings = cache.take();
 }
 
@@ -175,6 +181,7 @@ fn delete_empty(
         let due = candidate.eligible_at.max(since + VALIDATION_DELAY);
         if due > now {
             plan.wake_at(due);
+            memory.next_validation = Some(memory.next_validation.map_or(due, |earlier| earlier.min(due)));
         } else if budgets.consume(candidate, DisruptionReason::Empty) {
             let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "empty" };
             plan.push(command, reason_of_emptiness(candidate));

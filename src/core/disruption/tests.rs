@@ -100,6 +100,34 @@ fn nodes_nominated_for_pending_pods_are_not_disrupted() {
     }
 }
 
+/// Provisioning, which forgets nominations, decides only when something changes.
+#[test]
+fn a_nomination_ends_although_nothing_changes() {
+    let (mut snapshot, nodes) = nodes(&pool("general"), SMALL, 2);
+    snapshot.put_pod(running("p", &Arc::new(shape("a", 1000, 1)), &nodes[0]));
+    for (is_used, expected) in [(false, "empty c01"), (true, "underutilized c00")] {
+        if is_used {
+            snapshot.put_pod(running("q", &Arc::new(shape("a", 500, 1)), &nodes[1]));
+        }
+        let mut provision = ProvisionMemory::default();
+        for node in &nodes {
+            provision.nominated.insert(Target::Node(node.name.clone()), at(42));
+        }
+        let mut memory = DisruptionMemory::default();
+        let mut now = 0;
+        let done = loop {
+            let plan = disrupt(&snapshot, &mut memory, &provision, &settings(), at(now), 1);
+            if !words(&plan).is_empty() {
+                break words(&plan);
+            }
+            let wake_at = plan.next.expect("it decides again");
+            now = wake_at.duration_since(at(0)).as_secs();
+            assert!(now <= 70, "the next decision is at {now} s");
+        };
+        assert_eq!(done, [expected]);
+    }
+}
+
 #[test]
 fn an_interrupted_finding_restarts_the_15_seconds() {
     let (mut snapshot, nodes) = nodes(&pool("general"), SMALL, 1);

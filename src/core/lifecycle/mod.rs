@@ -78,8 +78,19 @@ pub struct LifecycleMemory {
     launches_ended: BTreeMap<ClaimName, bool>,
     billing_attempted: BTreeMap<ClaimName, Timestamp>,
     terminated: BTreeMap<ClaimName, Timestamp>,
-    /// The pods of each node when they were last recorded to have changed, as a hash, and when that was.
-    pods_seen: BTreeMap<ClaimName, (u64, Timestamp)>,
+    /// The pods of each node. If lost, no change is recorded that was not yet.
+    pods_seen: BTreeMap<ClaimName, PodsSeen>,
+}
+
+/// The pods of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PodsSeen {
+    /// As a hash.
+    pods: u64,
+    /// When a change was last recorded.
+    recorded_at: Timestamp,
+    /// When they last changed, if that is not recorded yet.
+    unrecorded: Option<Timestamp>,
 }
 
 /// Decides the next step of every NodeClaim.
@@ -191,23 +202,26 @@ impl ClaimReconciler<'_> {
             return;
         }
         self.check_unready(claim, node);
-        let pods = pods_hash(self.snapshot, node);
-        match self.memory.pods_seen.get_mut(&claim.name) {
-            None => drop(self.memory.pods_seen.insert(claim.name.clone(), (pods, self.now))),
-            Some((known, written)) if *known != pods => {
-                let due = *written + POD_EVENT_INTERVAL;
-                if self.now >= due {
-                    (*known, *written) = (pods, self.now);
-                    let step = ClaimUpdate::PodEvent { at: self.now };
-                    self.plan.push(
-                        Command::UpdateClaim { claim: claim.reference(), update: step },
-                        "pods came, ended or are leaving",
-                    );
-                } else {
-                    self.plan.wake_at(due);
-                }
-            }
-            Some(_) => {}
+        self.record_pod_event(claim, node);
+    }
+
+    /// Records when the pods of a node have last changed, at most once in a while.
+    fn record_pod_event(&mut self, claim: &Claim, node: &Node) {
+        let (pods, now) = (pods_hash(self.snapshot, node), self.now);
+        let first = || PodsSeen { pods, recorded_at: now, unrecorded: None };
+        let seen = self.memory.pods_seen.entry(claim.name.clone()).or_insert_with(first);
+        if seen.pods != pods {
+            (seen.pods, seen.unrecorded) = (pods, Some(now));
+        }
+        let Some(changed_at) = seen.unrecorded else { return };
+        let due = seen.recorded_at + POD_EVENT_INTERVAL;
+        if due > now {
+            self.plan.wake_at(due);
+        } else if !self.snapshot.in_progress.contains(&CommandKey::PodEvents(claim.name.clone())) {
+            (seen.recorded_at, seen.unrecorded) = (now, None);
+            let update = ClaimUpdate::PodEvent { at: changed_at };
+            let command = Command::UpdateClaim { claim: claim.reference(), update };
+            self.plan.push(command, "pods came, ended or are leaving");
         }
     }
 

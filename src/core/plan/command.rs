@@ -286,6 +286,9 @@ impl Command {
         match self {
             Self::CreateClaim(draft) => CommandKey::Claim(draft.name.clone()),
             Self::Launch(launch) => CommandKey::Claim(launch.claim.name.clone()),
+            Self::UpdateClaim { claim, update: ClaimUpdate::PodEvent { .. } } => {
+                CommandKey::PodEvents(claim.name.clone())
+            }
             Self::UpdateClaim { claim, .. }
             | Self::InstallBillingExtension { claim, .. }
             | Self::DeleteClaim { claim, .. }

@@ -199,10 +199,15 @@ impl ProvisionMemory {
     }
 
     /// True when a claim or its node is nominated for pending pods.
-    pub(crate) fn is_nominated(&self, claim: &ClaimName, node: Option<&NodeName>) -> bool {
+    pub(crate) fn is_nominated(&self, claim: &ClaimName, node: Option<&NodeName>, now: Timestamp) -> bool {
         let node = node.map(|node| Target::Node(node.clone()));
         let mut targets = node.into_iter().chain([Target::Claim(claim.clone())]);
-        targets.any(|target| self.nominated.contains_key(&target))
+        targets.any(|target| self.nominated.get(&target).is_some_and(|until| *until > now))
+    }
+
+    /// When the next nomination ends.
+    pub(crate) fn next_nomination_end(&self, now: Timestamp) -> Option<Timestamp> {
+        self.nominated.values().copied().filter(|until| *until > now).min()
     }
 
     /// No pods wait.

@@ -8,6 +8,8 @@ use std::fmt;
 pub enum CommandKey {
     /// About a NodeClaim.
     Claim(ClaimName),
+    /// Recording when pods last came to or left the node of a NodeClaim, beside what else is done about it.
+    PodEvents(ClaimName),
     /// About a Node.
     Node(NodeName),
     /// About a pod.
@@ -30,7 +32,7 @@ pub enum CommandKey {
 impl fmt::Display for CommandKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Claim(name) => f.pad(name.as_str()),
+            Self::Claim(name) | Self::PodEvents(name) => f.pad(name.as_str()),
             Self::Node(name) => f.pad(name.as_str()),
             Self::Pod(key) => key.fmt(f),
             Self::GroupOwner => f.pad("node resource group"),

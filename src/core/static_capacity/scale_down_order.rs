@@ -81,7 +81,7 @@ impl<'a> PoolMember<'a> {
         let pods = pods.into_iter().filter(|pod| pod.is_reschedulable() || pod.opaque).cloned().collect();
         let in_use = claim.status.initialized.is_some();
         let drift = Some(claim).filter(|_| in_use).and_then(|claim| find_drift(claim, pool, snapshot));
-        let is_nominated = provision.is_nominated(&claim.name, node.map(|node| &node.name));
+        let is_nominated = provision.is_nominated(&claim.name, node.map(|node| &node.name), now);
         Self { claim, drift, pods, do_not_disrupt, is_nominated }
     }
 

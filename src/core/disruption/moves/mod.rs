@@ -102,6 +102,11 @@ impl MoveMemory {
         self.findings.iter().map(|finding| finding.found_at + VALIDATION_DELAY).min()
     }
 
+    /// When the next of the nodes whose pods fit elsewhere has been such a node for long enough.
+    pub(super) fn next_deletable_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.deletable_since.values().map(|since| *since + VALIDATION_DELAY).filter(|at| *at > now).min()
+    }
+
     /// The NodePools of sources that are not marked yet.
     pub(super) fn unmarked_sources(&self, snapshot: &Snapshot) -> impl Iterator<Item = NodePoolName> {
         let sources = self.moves.values().flat_map(|one| &one.sources);

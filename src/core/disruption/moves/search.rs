@@ -135,6 +135,7 @@ impl<'p> Pass<'p, '_, '_> {
         candidates.sort_by_key(|c| (last(c).map(|(at, _)| *at), Reverse(c.price_per_eviction()), c.claim.name.clone()));
         self.retry_at = self.more_worth_at(&candidates);
         later.iter().map(|c| c.eligible_at).filter(|at| *at > now).for_each(|at| self.retry(at));
+        self.search.provision.next_nomination_end(now).into_iter().for_each(|at| self.retry(at));
         let deletable = self.find_deletable(&candidates, later);
         self.delete_together(&deletable.now);
         let names = names_of(&deletable.all);

@@ -15,8 +15,8 @@ use crate::model::labels;
 use crate::model::names::{ArmId, ClaimName, ProviderId};
 use crate::model::settings::{DeletionRules, PauseSwitch};
 use crate::plan::{
-    ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Command, Effect, Launch, NodeUpdate, Plan, Reply, Script,
-    Step, Terminate,
+    ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Command, Effect, Launch, NodeUpdate, Plan, PlannedCommand,
+    Reply, Script, Step, Terminate,
 };
 use crate::snapshot::Snapshot;
 use jiff::SignedDuration;
@@ -467,18 +467,25 @@ fn pods_that_come_or_leave_are_an_event_and_daemons_are_not() {
     let mut memory = LifecycleMemory::default();
     let mut events = |snapshot: &Snapshot, seconds| {
         let plan = lifecycle(snapshot, &mut memory, &settings(), at(seconds));
-        let is_event =
-            |command: &Command| matches!(command, Command::UpdateClaim { update: ClaimUpdate::PodEvent { .. }, .. });
-        plan.commands.iter().filter(|planned| is_event(&planned.command)).count()
+        let time = |planned: PlannedCommand| match planned.command {
+            Command::UpdateClaim { update: ClaimUpdate::PodEvent { at }, .. } => Some(at),
+            _ => None,
+        };
+        plan.commands.into_iter().filter_map(time).collect::<Vec<_>>()
     };
-    assert_eq!(events(&snapshot, 0), 0, "what is there at the start is no change");
+    let none = Vec::new();
+    assert_eq!(events(&snapshot, 0), none, "what is there at the start is no change");
     snapshot.put_pod(Pod { owner: PodOwner::DaemonSet, ..running("daemon", &shape, &node) });
-    assert_eq!(events(&snapshot, 20), 0, "a DaemonSet's pod belongs to the node");
+    assert_eq!(events(&snapshot, 20), none, "a DaemonSet's pod belongs to the node");
     snapshot.remove_pod(&first.key);
     let second = running("second", &shape, &node);
     snapshot.put_pod(second.clone());
-    assert_eq!(events(&snapshot, 40), 1, "another pod in place of the first");
-    assert_eq!(events(&snapshot, 60), 0);
-    snapshot.put_pod(Pod { deleting_at: Some(at(61)), ..second });
-    assert_eq!(events(&snapshot, 80), 1, "it is being deleted");
+    assert_eq!(events(&snapshot, 40), [at(40)], "another pod in place of the first");
+    assert_eq!(events(&snapshot, 43), none);
+    snapshot.put_pod(Pod { deleting_at: Some(at(44)), ..second.clone() });
+    assert_eq!(events(&snapshot, 44), none, "it is being deleted; one write in ten seconds");
+    snapshot.remove_pod(&second.key);
+    assert_eq!(events(&snapshot, 46), none);
+    assert_eq!(events(&snapshot, 50), [at(46)], "when it was gone");
+    assert_eq!(events(&snapshot, 80), none);
 }
