@@ -98,7 +98,10 @@ fn a_history_is_a_function_of_its_seed() {
 /// Rules switched off together, the hazards that need them, and the invariants of which one must break. A rule is
 /// listed with those that mask it: if each of two rules prevents the same harm, only removing both shows it. Last, the
 /// seed that is tried first; once a change has made another history of it, a seed that the test prints takes its place.
-const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str], u64)] = &[
+type Needed = (&'static [DeletionRule], &'static [Hazard], &'static [&'static str], u64);
+
+/// All rules, with those that mask them.
+const NEEDED: &[Needed] = &[
     (&[DeletionRule::GroupManagedByUs], &[Hazard::WrongGroup], &["other-cluster"], 10),
     (&[DeletionRule::LiveNodeInGroup], &[Hazard::Identities], &["second-cluster"], 101),
     (&[DeletionRule::Breaker], &[Hazard::ApiServerRestore], &["alive"], 5),
