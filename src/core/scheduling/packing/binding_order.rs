@@ -25,6 +25,10 @@ const MAX_EVALUATIONS: usize = 5_000_000;
 /// Nodes of one size may cost one part in so many more: otherwise some pods wait for a second launch, and what is planned for
 /// them while the first nodes come up is not the cheapest.
 const ONE_PASS_DIVISOR: i64 = 20;
+/// Of plans whose costs differ by less than one part in so many, the one with the fewest nodes is taken: each node is one more
+/// kubelet, address and set of connections to the API server, while the sizes of a family cost the same per core but for
+/// rounding and what the system reserves.
+const FEWER_NODES_DIVISOR: i64 = 100;
 /// Into how many parts the queue is divided at the most; those of one part come kind by kind.
 const MAX_PARTS: usize = 64;
 /// Orders in which the nodes of a plan may become ready: by steps of so many nodes through the plan.
@@ -86,37 +90,37 @@ impl Replan {
         Self { filler, nodes, pods, all_queued, queue: Vec::new(), limits }
     }
 
-    /// Nodes of one size for all pods, if these cost less in the end.
+    /// Nodes of one size for all pods, if these cost less in the end, or are fewer and cost hardly more.
     fn cheaper_fills(mut self, work: &mut usize) -> Option<Vec<(usize, Fill)>> {
         let candidates = self.filler.candidates(&self.limits);
         let evaluations = (candidates.len() + READY_STEPS.len()) * self.nodes.len() * self.pods.len();
         let parts = (*work / evaluations.max(1)).min(MAX_PARTS);
         *work = work.checked_sub(evaluations * parts.max(1))?;
         self.queue = in_parts(&self.all_queued, parts);
-        let mut best_cost = self.acceptable_cost();
-        let mut best = None;
+        let planned = self.planned();
+        let mut least_cost = planned.cost;
+        let mut alternatives = Vec::new();
         for candidate in &candidates {
-            if let Some((cost, fills)) = self.equal_nodes(*candidate, best_cost) {
-                best_cost = cost;
-                best = Some(fills);
+            if let Some((cost, fills)) = self.equal_nodes(*candidate, beside_fewer_nodes(least_cost)) {
+                least_cost = least_cost.min(cost);
+                alternatives.push((cost, fills));
             }
         }
-        best.map(|fills| self.with_smaller_last(fills, &candidates))
+        let (cost, fills) = fewest_nodes(alternatives, least_cost)?;
+        planned.is_worse_than(cost, fills.len()).then(|| self.with_smaller_last(fills, &candidates))
     }
 
-    /// What nodes of one size must cost less than: all nodes of the plan in the end, with those for pods that find no room, the
-    /// mean over several orders in which the nodes become ready; and somewhat more if there are such pods.
-    fn acceptable_cost(&mut self) -> i64 {
+    /// The plan: the cost of all its nodes in the end, with those for pods that find no room, the mean over several orders in
+    /// which the nodes become ready; and somewhat more if there are such pods.
+    fn planned(&mut self) -> Planned {
         let planned: i64 = self.nodes.iter().map(|(candidate, _)| self.filler.cost(*candidate)).sum();
         let mut added = 0;
         for step in READY_STEPS {
             added += self.cost_of_left_pods(step);
         }
-        if added == 0 {
-            return planned;
-        }
         let expected = planned + added / READY_STEPS.len() as i64;
-        expected + expected / ONE_PASS_DIVISOR
+        let one_pass = if added == 0 { 0 } else { expected / ONE_PASS_DIVISOR };
+        Planned { cost: expected + one_pass, nodes: self.nodes.len() }
     }
 
     /// What the nodes cost that are launched for the pods that find no room, if nodes become ready by these steps.
@@ -156,6 +160,31 @@ impl Replan {
         }
         Some((cost, fills))
     }
+}
+
+/// What nodes of one size are compared with.
+struct Planned {
+    cost: i64,
+    nodes: usize,
+}
+
+impl Planned {
+    /// True when so many nodes that cost so much are better: cheaper, or fewer and hardly dearer.
+    fn is_worse_than(&self, cost: i64, nodes: usize) -> bool {
+        cost < self.cost || nodes < self.nodes && cost < beside_fewer_nodes(self.cost)
+    }
+}
+
+/// What fewer nodes must cost less than, beside nodes that cost so much.
+const fn beside_fewer_nodes(cost: i64) -> i64 {
+    cost + cost / FEWER_NODES_DIVISOR
+}
+
+/// Of some plans the one with the fewest nodes that costs little more than the least; of those the cheapest.
+fn fewest_nodes(plans: Vec<(i64, Vec<(usize, Fill)>)>, least_cost: i64) -> Option<(i64, Vec<(usize, Fill)>)> {
+    let max_cost = beside_fewer_nodes(least_cost);
+    let cheap = plans.into_iter().filter(|(cost, _)| *cost < max_cost);
+    cheap.min_by_key(|(cost, fills)| (fills.len(), *cost))
 }
 
 impl Replan {
