@@ -18,6 +18,23 @@ pub struct NodeUsage {
     pub daemon_set_requests: Resources,
     /// The pods that have not ended.
     pub pods: BTreeSet<ObjectKey>,
+    /// Their shapes.
+    pub shapes: BTreeMap<Arc<PodShape>, ShapeCount>,
+}
+
+/// How many pods have a shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ShapeCount {
+    /// All that have not ended.
+    pub pods: u32,
+    /// Those that are not terminating either.
+    pub staying: u32,
+}
+
+impl ShapeCount {
+    fn of(pod: &Pod) -> Self {
+        Self { pods: 1, staying: u32::from(pod.deleting_at.is_none()) }
+    }
 }
 
 /// Names by provider id. Two may temporarily have the same: a Node that was recreated under another name.
@@ -28,6 +45,8 @@ type ByProvider<N> = Arc<BTreeMap<ProviderId, BTreeSet<N>>>;
 pub(crate) struct Index {
     pub(crate) usage: Arc<BTreeMap<NodeName, Arc<NodeUsage>>>,
     pub(crate) pending: Arc<PendingShapes>,
+    /// Pods without a node that kube-scheduler makes room for by preemption.
+    pub(crate) nominated: Arc<BTreeSet<ObjectKey>>,
     pub(crate) node_by_provider: ByProvider<NodeName>,
     pub(crate) claim_by_provider: ByProvider<ClaimName>,
 }
@@ -41,6 +60,11 @@ impl Index {
                 usage.daemon_set_requests.add(&pod.shape.requests);
             }
             usage.pods.insert(pod.key.clone());
+            let (count, own) = (usage.shapes.entry(Arc::clone(&pod.shape)).or_default(), ShapeCount::of(pod));
+            *count = ShapeCount { pods: count.pods + own.pods, staying: count.staying + own.staying };
+        }
+        if is_nominated(pod) {
+            Arc::make_mut(&mut self.nominated).insert(pod.key.clone());
         }
         if pod.is_provisionable() {
             let pending = Arc::make_mut(&mut self.pending);
@@ -57,10 +81,14 @@ impl Index {
                     usage.daemon_set_requests.sub(&pod.shape.requests);
                 }
                 usage.pods.remove(&pod.key);
+                usage.remove_shape(pod);
                 if usage.pods.is_empty() {
                     all.remove(node);
                 }
             }
+        }
+        if is_nominated(pod) {
+            Arc::make_mut(&mut self.nominated).remove(&pod.key);
         }
         if pod.is_provisionable() {
             let pending = Arc::make_mut(&mut self.pending);
@@ -72,6 +100,25 @@ impl Index {
             }
         }
     }
+}
+
+impl NodeUsage {
+    fn remove_shape(&mut self, pod: &Pod) {
+        let Some(count) = self.shapes.get_mut(&pod.shape) else { return };
+        let own = ShapeCount::of(pod);
+        *count = ShapeCount {
+            pods: count.pods.saturating_sub(own.pods),
+            staying: count.staying.saturating_sub(own.staying),
+        };
+        if count.pods == 0 {
+            self.shapes.remove(&pod.shape);
+        }
+    }
+}
+
+/// True for a pod without a node that kube-scheduler makes room for by preemption.
+fn is_nominated(pod: &Pod) -> bool {
+    pod.node.is_none() && pod.nominated.is_some() && !pod.is_terminal()
 }
 
 pub(crate) fn add_name<N: Ord + Clone>(index: &mut ByProvider<N>, id: &ProviderId, name: &N) {

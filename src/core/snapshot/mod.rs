@@ -26,7 +26,7 @@ use crate::model::cluster::claim::Claim;
 use crate::model::cluster::disruption_budget::{EvictionBlocker, PodDisruptionBudget};
 use crate::model::cluster::launch_hold::{LaunchHold, PoolHold};
 use crate::model::cluster::node::Node;
-use crate::model::cluster::pod::{Labels, Pod};
+use crate::model::cluster::pod::{Labels, Pod, PodShape};
 use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use crate::model::cluster::volume::{AttachLimits, Attachment, StorageClass, Volume, VolumeClaim};
 use crate::model::names::{
@@ -38,7 +38,7 @@ use crate::model::settings::{Pause, PauseSwitch};
 use crate::model::support::hash::fnv1a;
 use crate::snapshot::spread_defaults::SchedulerProfiles;
 pub use command_key::CommandKey;
-pub use index::{NodeUsage, PendingShapes};
+pub use index::{NodeUsage, PendingShapes, ShapeCount};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 pub use table::Table;
@@ -241,6 +241,16 @@ impl Snapshot {
     /// The pods that are bound to a node.
     pub fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &Arc<Pod>> {
         self.node_usage(node).into_iter().flat_map(|usage| &usage.pods).filter_map(|key| self.pods.get(key))
+    }
+
+    /// The shapes of pods on any node that have not ended.
+    pub(crate) fn bound_shapes(&self) -> impl Iterator<Item = &Arc<PodShape>> {
+        self.index.usage.values().flat_map(|usage| usage.shapes.keys())
+    }
+
+    /// Pods without a node that kube-scheduler makes room for by preemption.
+    pub(crate) fn nominated_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.index.nominated.iter().filter_map(|key| self.pods.get(key))
     }
 
     /// The provisionable pods, by shape.

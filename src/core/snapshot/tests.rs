@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::catalog::CapacityType::Spot;
-use crate::fixtures::{cluster, managed, node, offering, pod, pool, running, shape};
+use crate::fixtures::{cluster, managed, node, offering, pod, pool, running, shape, start};
 use crate::model::cluster::pod::{PodOwner, PodPhase};
 use proptest::prelude::*;
 
@@ -21,6 +21,8 @@ fn change(snapshot: &mut Snapshot, (kind, which, variant): (u8, u8, u8)) {
                 pod(&format!("p{which}"), &shape)
             };
             pod.phase = if variant == 2 { PodPhase::Succeeded } else { pod.phase };
+            pod.deleting_at = (variant == 4).then(start);
+            pod.nominated = (variant == 6).then_some(host.name);
             pod.owner = if variant == 3 { PodOwner::DaemonSet } else { pod.owner };
             snapshot.put_pod(pod);
         }

@@ -95,18 +95,15 @@ impl ExistingNodes {
 
     /// Subtracts what node usage does not include: ports, and pods that kube-scheduler nominated by preemption.
     fn subtract_ports_and_nominated(&mut self, snapshot: &Snapshot) {
-        for pod in snapshot.pods().values().filter(|pod| !pod.is_terminal()) {
-            let nominated = pod.nominated.as_ref().filter(|_| pod.node.is_none());
-            let name = pod.node.as_ref().filter(|_| !pod.shape.ports.is_empty()).or(nominated);
-            let Some(node) =
-                name.and_then(|name| self.index_of_node.get(name)).and_then(|index| self.nodes.get_mut(*index))
-            else {
-                continue;
-            };
+        for (name, index) in &self.index_of_node {
+            let shapes = snapshot.node_usage(name).into_iter().flat_map(|usage| usage.shapes.keys());
+            self.nodes[*index].ports.extend(shapes.flat_map(|shape| shape.ports.iter().cloned()));
+        }
+        for pod in snapshot.nominated_pods() {
+            let index = pod.nominated.as_ref().and_then(|name| self.index_of_node.get(name));
+            let Some(node) = index.and_then(|index| self.nodes.get_mut(*index)) else { continue };
             node.ports.extend(pod.shape.ports.iter().cloned());
-            if pod.node.is_none() {
-                node.free.sub(&pod.shape.requests);
-            }
+            node.free.sub(&pod.shape.requests);
         }
     }
 

@@ -1,10 +1,10 @@
 //! Running pods per node, counted once for all topology groups.
 
 use crate::model::cluster::node::Node;
-use crate::model::cluster::pod::{Pod, PodShape, PodTerm};
+use crate::model::cluster::pod::{PodShape, PodTerm};
 use crate::model::names::{NodeName, ObjectKey};
 use crate::scheduling::topology::group::{CountedPods, GroupsByLabel};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{ShapeCount, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -31,27 +31,28 @@ impl ExistingPods {
     pub(crate) fn of(snapshot: &Snapshot, without: &BTreeSet<NodeName>, leaving: &BTreeSet<&ObjectKey>) -> Self {
         let nodes: Vec<Arc<Node>> =
             snapshot.nodes().values().filter(|n| !without.contains(&n.name)).map(Arc::clone).collect();
-        let node_index = |pod: &Pod| {
-            let name = pod.node.as_ref()?;
-            nodes.binary_search_by(|node| node.name.cmp(name)).ok().map(|index| index as u32)
-        };
-        let is_running =
-            |pod: &&Arc<Pod>| !pod.is_terminal() && pod.deleting_at.is_none() && !leaving.contains(&pod.key);
-        let mut bound: Vec<(&Arc<PodShape>, u32)> = snapshot
-            .pods()
-            .values()
-            .filter(is_running)
-            .filter_map(|pod| Some((&pod.shape, node_index(pod)?)))
-            .collect();
+        let mut leaving_shapes: BTreeMap<&NodeName, Vec<&Arc<PodShape>>> = BTreeMap::new();
+        let leaving = leaving.iter().filter_map(|key| snapshot.pods().get(key));
+        for pod in leaving.filter(|pod| !pod.is_terminal() && pod.deleting_at.is_none()) {
+            pod.node.iter().for_each(|node| leaving_shapes.entry(node).or_default().push(&pod.shape));
+        }
+        let mut counts: Vec<(&Arc<PodShape>, u32, u32)> = Vec::new();
+        for (index, node) in nodes.iter().enumerate() {
+            let leaving = leaving_shapes.get(&node.name).map_or(&[][..], Vec::as_slice);
+            let shapes = snapshot.node_usage(&node.name).into_iter().flat_map(|usage| &usage.shapes);
+            let left = |(shape, count): (_, &ShapeCount)| {
+                let leaving = leaving.iter().filter(|leaving| **leaving == shape).count() as u32;
+                (shape, index as u32, count.staying.saturating_sub(leaving))
+            };
+            counts.extend(shapes.map(left).filter(|(_, _, pods)| *pods > 0));
+        }
         // Watched pods share equal shapes, so comparing addresses suffices.
-        bound.sort_unstable_by_key(|(shape, node)| (Arc::as_ptr(shape), *node));
+        counts.sort_unstable_by_key(|(shape, node, _)| (Arc::as_ptr(shape), *node));
         let mut pods: Vec<(Arc<PodShape>, PodsPerNode)> = Vec::new();
-        for equal in bound.chunk_by(|a, b| Arc::ptr_eq(a.0, b.0) && a.1 == b.1) {
-            let Some((shape, node)) = equal.first() else { continue };
-            let pods_on_node = (*node, equal.len() as u32);
+        for (shape, node, count) in counts {
             match pods.last_mut() {
-                Some((last, nodes)) if Arc::ptr_eq(last, shape) => nodes.push(pods_on_node),
-                _ => pods.push((Arc::clone(shape), vec![pods_on_node])),
+                Some((last, nodes)) if Arc::ptr_eq(last, shape) => nodes.push((node, count)),
+                _ => pods.push((Arc::clone(shape), vec![(node, count)])),
             }
         }
         Self { nodes, pods, ..Self::default() }.indexed()
@@ -99,9 +100,9 @@ impl ExistingPods {
         indexed.into_iter().flatten().map(|index| &self.pods[*index]).chain(all)
     }
 
-    /// True when some pod has required anti-affinity.
+    /// True when some pod on a node has required anti-affinity.
     pub(crate) fn has_anti_affinity(snapshot: &Snapshot) -> bool {
-        let apart = |pod: &Arc<Pod>| pod.shape.affinity.as_ref().is_some_and(|affinity| !affinity.apart.is_empty());
-        snapshot.pods().values().any(apart)
+        let apart = |shape: &Arc<PodShape>| shape.affinity.as_ref().is_some_and(|affinity| !affinity.apart.is_empty());
+        snapshot.bound_shapes().any(apart)
     }
 }
