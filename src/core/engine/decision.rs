@@ -3,8 +3,9 @@
 use super::decide::{Memory, decide};
 use crate::disruption::{DisruptionMemory, disrupt};
 use crate::model::settings::{DeletionRule, Settings};
-use crate::plan::Plan;
-use crate::provisioning::ProvisionMemory;
+use crate::plan::{Command, Plan, PlannedCommand};
+use crate::provisioning::{ProvisionMemory, claim_draft};
+use crate::scheduling::NewNode;
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
 
@@ -70,6 +71,22 @@ impl DecisionResult {
     #[must_use]
     pub fn kind(&self) -> DecisionKind {
         self.memory.kind()
+    }
+
+    /// Lets another choose the nodes that are launched for pods that wait, for comparisons of provisioners. NodePools of
+    /// fixed size must not exist.
+    pub fn replace_launches(&mut self, choose: impl FnOnce() -> Vec<NewNode>, seed: u64, now: Timestamp) {
+        let is_launch = |planned: &PlannedCommand| matches!(planned.command, Command::CreateClaim(_));
+        if self.kind() != DecisionKind::Reconciliation || !self.plan.commands.iter().any(is_launch) {
+            return;
+        }
+        self.plan.commands.retain(|planned| !is_launch(planned));
+        for (index, node) in choose().into_iter().enumerate() {
+            let reason = format!("{} pending pods", node.pods.len());
+            if let Some(draft) = claim_draft(&self.snapshot, node, seed, now, index) {
+                self.plan.push(Command::CreateClaim(Box::new(draft)), reason);
+            }
+        }
     }
 }
 

@@ -25,8 +25,8 @@
 //! - Drift, fixed-size pools, NodeOverlays, capacity reservations and CapacityBuffers do not occur. The steps of a
 //!   scenario that change NodePools are left out.
 
-mod actions;
 mod disruption;
+mod launches;
 mod node_claims;
 mod offerings;
 mod pods;
@@ -41,12 +41,16 @@ mod view;
 use crate::cloud::{Faults, Limits, Timings as CloudTimings};
 use crate::cluster::{Cluster, ClusterEvent, Timings as ClusterTimings};
 use crate::workload::SuspendedJobs;
-use crate::world::{Accounting, Action, SetupError, Summary, WorldSetup, identity, install_objects, region_of};
+use crate::world::{
+    Accounting, Action, LoadTargets, SetupError, Summary, WorldSetup, identity, install_objects, region_of,
+};
 pub use disruption::BegunCommand;
 use disruption::DisruptionLoop;
 use jiff::{SignedDuration, Timestamp};
+pub use launches::Launches;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::cluster::pod::{PodOwner, PodPhase};
 use napkeeper_core::model::cluster::pool::ConsolidationPolicy;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, NameError, NodeName, Region};
@@ -302,5 +306,34 @@ impl Karpenter {
     #[must_use]
     pub fn commands(&self) -> &[BegunCommand] {
         self.disruption.begun()
+    }
+}
+
+/// The actions of a scenario that concern this peer too.
+impl Karpenter {
+    fn apply_action(&mut self, action: Action) {
+        if let Action::EvictSpot { count } = action {
+            return self.evict_spot(count);
+        }
+        let Self { cluster, jobs, limits, faults, .. } = self;
+        LoadTargets { cluster, jobs, limits, faults }.apply(action, self.now);
+    }
+
+    /// Azure gives eviction notice to spot VMs, those with running pods first.
+    fn evict_spot(&mut self, count: usize) {
+        let mut spot: Vec<NodeName> =
+            self.claims.iter().filter(|(_, claim)| claim.may_be_taken()).map(|(name, _)| name.clone()).collect();
+        spot.sort_by_cached_key(|name| !self.is_busy(name));
+        let at = self.now + self.timings.cloud.eviction_notice;
+        for name in spot.iter().take(count) {
+            if let Some(claim) = self.claims.get_mut(name) {
+                claim.taken_at = Some(at);
+            }
+        }
+    }
+
+    fn is_busy(&self, node: &NodeName) -> bool {
+        let mut pods = self.cluster.state().pods_on(node);
+        pods.any(|p| p.phase == PodPhase::Running && !matches!(p.owner, PodOwner::DaemonSet | PodOwner::Static))
     }
 }

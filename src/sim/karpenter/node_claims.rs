@@ -360,7 +360,12 @@ impl Karpenter {
 
 /// The labels of a node: those of its offering and its pool, and one value for each other label that its NodeClaim
 /// requires.
-fn claim_labels(name: &NodeName, pool: &NodePool, requirements: &Requirements, of_offering: Labels) -> Labels {
+pub(super) fn claim_labels(
+    name: &NodeName,
+    pool: &NodePool,
+    requirements: &Requirements,
+    of_offering: Labels,
+) -> Labels {
     let mut all = of_offering;
     for (key, wanted) in requirements.iter().filter(|(key, _)| !labels::is_well_known(key)) {
         if let Some(value) = wanted.any_value() {

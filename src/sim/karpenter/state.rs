@@ -3,15 +3,18 @@
 use super::offerings::PoolOptions;
 use super::view::{ClaimView, EvictionLimit, NodeSurface, NodeView, View, room, sort_nodes};
 use super::{Karpenter, Variant};
+use crate::cluster::Cluster;
 use crate::workload::BudgetLimit;
 use crate::world::WorldSetup;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog, instance_types};
+use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::node::Node;
-use napkeeper_core::model::cluster::pod::{Pod, PodOwner, PodShape};
+use napkeeper_core::model::cluster::pod::{Labels, Pod, PodOwner, PodShape, Taint};
 use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::names::{NodeName, ObjectKey, Uid};
 use napkeeper_core::model::requirements::Requirements;
+use napkeeper_core::snapshot::Snapshot;
 use napkeeper_core::snapshot::delta::Delta;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -163,71 +166,22 @@ impl Karpenter {
             volumes: BTreeMap::new(),
             unavailable: Arc::clone(&self.unavailable),
         };
-        for pod in state.pending_pods().filter(|pod| pod.is_provisionable()) {
-            // Pods whose volumes are missing are not planned for.
-            if self.add_volumes(&mut view, pod) {
-                view.pending.push(Arc::clone(pod));
-            }
-        }
-        let bound: Vec<Arc<Pod>> = view.nodes.iter().flat_map(|node| node.pods.iter().cloned()).collect();
-        for pod in &bound {
-            self.add_volumes(&mut view, pod);
-        }
+        add_pods(&mut view, &self.cluster);
         view
     }
 
-    fn add_volumes(&self, view: &mut View, pod: &Pod) -> bool {
-        if pod.volumes.is_empty() {
-            return true;
-        }
-        let Some(volumes) = self.cluster.volume_alternatives(pod) else { return false };
-        if !volumes.is_empty() {
-            view.volumes.insert(pod.key.clone(), all_combinations(&volumes));
-        }
-        true
-    }
-
     fn node_view(&self, node: &Node, daemons: &[Arc<PodShape>]) -> NodeView {
-        let claim = self.claims.get(&node.name);
-        let pods: Vec<Arc<Pod>> = self.cluster.state().pods_on(&node.name).cloned().collect();
-        let is_startup =
-            |taint| claim.is_some_and(|claim| claim.initialized_at.is_none() && claim.startup_taints.contains(taint));
-        let taints = node.taints.iter().filter(|taint| !is_startup(*taint)).cloned().collect();
-        let surface = NodeSurface { labels: &node.labels, taints: &node.taints };
-        NodeView {
-            name: node.name.clone(),
-            claim: self.claim_view(&node.name),
-            joined: true,
-            ready: node.ready,
-            do_not_disrupt: node.do_not_disrupt,
-            labels: Arc::new(node.labels.clone()),
-            taints,
-            cordoned: node.cordoned,
-            capacity: node.capacity.clone(),
-            room: room(&node.allocatable, &pods, daemons, &surface),
-            ports: pods.iter().filter(|p| !p.is_terminal()).flat_map(|p| p.shape.ports.iter().cloned()).collect(),
-            pods,
-        }
+        let starting = self.claims.get(&node.name).filter(|claim| claim.initialized_at.is_none());
+        let startup = starting.map_or(&[][..], |claim| claim.startup_taints.as_slice());
+        joined_node(self.cluster.state(), node, (self.claim_view(&node.name), startup), daemons)
     }
 
     /// A NodeClaim that has no Node yet: as large as its instance type says.
     fn coming_node(&self, name: &NodeName, daemons: &[Arc<PodShape>]) -> Option<NodeView> {
         let node = &self.claims.get(name)?.node;
-        let surface = NodeSurface { labels: &node.labels, taints: &node.taints };
-        Some(NodeView {
-            name: name.clone(),
-            claim: self.claim_view(name),
-            joined: false,
-            ready: false,
-            do_not_disrupt: false,
-            labels: Arc::new(node.labels.clone()),
-            taints: node.taints.clone(),
-            cordoned: false,
-            capacity: node.capacity.clone(),
-            room: room(&node.allocatable, &[], daemons, &surface),
-            ports: Vec::new(),
-            pods: Vec::new(),
-        })
+        let (labels, taints) = (Arc::new(node.labels.clone()), node.taints.clone());
+        let sizes = (&node.capacity, &node.allocatable);
+        Some(coming_node(name, (self.claim_view(name), labels, taints), sizes, daemons))
     }
 
     fn claim_view(&self, name: &NodeName) -> Option<ClaimView> {
@@ -242,6 +196,81 @@ impl Karpenter {
             marked: claim.is_marked(),
             terminating: claim.termination.as_ref().is_some_and(|termination| termination.vm_since.is_some()),
         })
+    }
+}
+
+/// Adds the pods that wait, and where the volumes of all pods can be used.
+pub(super) fn add_pods(view: &mut View, cluster: &Cluster) {
+    for pod in cluster.state().pending_pods().filter(|pod| pod.is_provisionable()) {
+        // Pods whose volumes are missing are not planned for.
+        if add_volumes(view, cluster, pod) {
+            view.pending.push(Arc::clone(pod));
+        }
+    }
+    let bound: Vec<Arc<Pod>> = view.nodes.iter().flat_map(|node| node.pods.iter().cloned()).collect();
+    for pod in &bound {
+        add_volumes(view, cluster, pod);
+    }
+}
+
+fn add_volumes(view: &mut View, cluster: &Cluster, pod: &Pod) -> bool {
+    if pod.volumes.is_empty() {
+        return true;
+    }
+    let Some(volumes) = cluster.volume_alternatives(pod) else { return false };
+    if !volumes.is_empty() {
+        view.volumes.insert(pod.key.clone(), all_combinations(&volumes));
+    }
+    true
+}
+
+/// A Node, and the NodeClaim that it comes from with the taints that will go.
+pub(super) fn joined_node(
+    state: &Snapshot,
+    node: &Node,
+    (claim, startup): (Option<ClaimView>, &[Taint]),
+    daemons: &[Arc<PodShape>],
+) -> NodeView {
+    let pods: Vec<Arc<Pod>> = state.pods_on(&node.name).cloned().collect();
+    let taints = node.taints.iter().filter(|taint| !startup.contains(taint)).cloned().collect();
+    let surface = NodeSurface { labels: &node.labels, taints: &node.taints };
+    NodeView {
+        name: node.name.clone(),
+        claim,
+        joined: true,
+        ready: node.ready,
+        do_not_disrupt: node.do_not_disrupt,
+        labels: Arc::new(node.labels.clone()),
+        taints,
+        cordoned: node.cordoned,
+        capacity: node.capacity.clone(),
+        room: room(&node.allocatable, &pods, daemons, &surface),
+        ports: pods.iter().filter(|p| !p.is_terminal()).flat_map(|p| p.shape.ports.iter().cloned()).collect(),
+        pods,
+    }
+}
+
+/// What a NodeClaim without a Node will have.
+pub(super) fn coming_node(
+    name: &NodeName,
+    (claim, labels, taints): (Option<ClaimView>, Arc<Labels>, Vec<Taint>),
+    (capacity, allocatable): (&Resources, &Resources),
+    daemons: &[Arc<PodShape>],
+) -> NodeView {
+    let room = room(allocatable, &[], daemons, &NodeSurface { labels: &labels, taints: &taints });
+    NodeView {
+        name: name.clone(),
+        claim,
+        joined: false,
+        ready: false,
+        do_not_disrupt: false,
+        labels,
+        taints,
+        cordoned: false,
+        capacity: capacity.clone(),
+        room,
+        ports: Vec::new(),
+        pods: Vec::new(),
     }
 }
 

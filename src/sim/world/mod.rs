@@ -25,7 +25,9 @@ pub use actions::{
     Action, ControllerFault, ExternalEdit, FaultyNodes, FinalizerFault, IdentityFault, InjectedFault, IntentEdit,
     NodeFault, RestoreFault, ShortageSpec, SoleUser, TagEdit,
 };
-pub use controller::{AzureAccess, Crash, CrashPoint, DirectAccess, Freeze, LaunchReason, WatchedKind, WriteSide};
+pub use controller::{
+    AzureAccess, ChoosesNodes, Crash, CrashPoint, DirectAccess, Freeze, LaunchReason, WatchedKind, WriteSide,
+};
 use controller::{LaunchReasons, SimulatedController};
 use invariants::GroundTruth;
 pub use invariants::Violation;
@@ -66,6 +68,8 @@ pub struct World {
     scheduled: u64,
     jobs: SuspendedJobs,
     injected: InjectedState,
+    /// What chooses the nodes for pods that wait, if it is not napkeeper.
+    provisioner: Option<Box<dyn ChoosesNodes>>,
     /// Why nodes were launched, where that is wanted.
     launch_reasons: Option<LaunchReasons>,
 }
@@ -119,6 +123,11 @@ impl World {
     /// Sets what nodes count beside their VM, before anything is planned.
     pub fn set_node_options(&mut self, options: InstanceTypeOptions) {
         self.controller.options = options;
+    }
+
+    /// Lets something else choose the nodes for pods that wait.
+    pub fn set_provisioner(&mut self, provisioner: Box<dyn ChoosesNodes>) {
+        self.provisioner = Some(provisioner);
     }
 
     /// Runs the controller beside managed NAP, or instead of it.

@@ -135,6 +135,7 @@ impl World {
             scheduled: 0,
             jobs: SuspendedJobs::new(setup.manifests.suspended.iter().cloned()),
             injected: InjectedState::default(),
+            provisioner: None,
             launch_reasons: None,
         };
         for (after, action) in &setup.actions {

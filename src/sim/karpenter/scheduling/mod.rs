@@ -60,9 +60,8 @@ pub(super) struct PlannedClaim {
     pub(super) requirements: Requirements,
     /// Cheapest first.
     pub(super) types: Vec<Arc<InstanceType>>,
-    /// How many pods it is for.
-    #[cfg(test)]
-    pub(super) pods: usize,
+    /// The pods that it is for.
+    pub(super) pods: Vec<Arc<Pod>>,
 }
 
 /// Simulates.
@@ -336,13 +335,7 @@ fn planned(view: &View, mut claim: NewClaim) -> PlannedClaim {
     let types = claim.types.iter().map(|index| Arc::clone(&claim.options.types[*index].instance)).collect();
     let mut types = by_price(view, types, &claim.requirements);
     types.truncate(MOST_TYPES);
-    PlannedClaim {
-        pool: claim.options.pool.name.clone(),
-        requirements: claim.requirements,
-        types,
-        #[cfg(test)]
-        pods: claim.pods.len(),
-    }
+    PlannedClaim { pool: claim.options.pool.name.clone(), requirements: claim.requirements, types, pods: claim.pods }
 }
 
 /// Instance types by the cheapest offering that satisfies the requirements.

@@ -293,8 +293,10 @@ fn tell_claim(claim: &PlannedClaim) -> String {
 fn tell_plan(results: &crate::karpenter::scheduling::Results) -> String {
     let count = |pods: &[Arc<Pod>]| pods.len();
     let placed = results.placed.iter().map(|(name, pods)| format!("{name}: {}", count(pods)));
-    let new =
-        results.new_claims.iter().map(|claim| format!("new {} {}: {}", claim.pool, tell_claim(claim), claim.pods));
+    let new = results
+        .new_claims
+        .iter()
+        .map(|claim| format!("new {} {}: {}", claim.pool, tell_claim(claim), claim.pods.len()));
     let left = (!results.unplaced.is_empty()).then(|| format!("unplaced: {}", results.unplaced.len()));
     placed.chain(new).chain(left).collect::<Vec<_>>().join("; ")
 }

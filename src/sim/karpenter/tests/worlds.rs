@@ -2,7 +2,7 @@
 
 use super::super::*;
 use crate::workload::{BudgetLimit, PodBudget, PodTemplate, Rollout, Workload, WorkloadKind};
-use crate::world::{Manifests, ShortageSpec};
+use crate::world::{Manifests, ShortageSpec, World};
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::pod::{Labels, PodOwner, PodPhase, PodShape, Spread};
 use napkeeper_core::model::cluster::pool::{Disruption, Limits as PoolLimits, NodeClass, NodePool};
@@ -583,5 +583,34 @@ fn shipped_scenarios_are_measured() {
             let outcome = run(&catalog, &setup, scenario.duration, &variant).unwrap();
             println!("  {consolidation:?}: {outcome:?} in {:?}", began.elapsed());
         }
+    }
+}
+
+/// How many nodes of each size, of those that are not the system's.
+fn sizes(cluster: &Cluster) -> BTreeMap<Arc<str>, usize> {
+    let mut sizes = BTreeMap::new();
+    for node in cluster.state().nodes().values().filter(|node| node.label(labels::NODEPOOL).is_some()) {
+        *sizes.entry(Arc::clone(&node.labels[labels::INSTANCE_TYPE])).or_default() += 1;
+    }
+    sizes
+}
+
+#[test]
+fn in_a_world_of_napkeepers_the_nodes_are_those_that_karpenter_launches() {
+    for seed in 1..4 {
+        let mut start = wave(seed, 3);
+        start.manifests.pools[0].disruption.policy = ConsolidationPolicy::WhenEmpty;
+        // Load rises, and stays.
+        start.actions.retain(|(after, _)| *after <= mins(60));
+        let mut world = World::new(&Catalog::embedded().unwrap(), start.clone()).unwrap();
+        world.set_provisioner(Box::new(Launches::new(&Catalog::embedded().unwrap(), &start).unwrap()));
+        world.run_until(start.at + mins(9)).unwrap();
+        let own = after(&start, mins(9), &Variant::default());
+        assert_eq!(sizes(world.cluster()), sizes(own.cluster()), "seed {seed}");
+        world.run_until(start.at + mins(150)).unwrap();
+        assert_eq!(world.summary().pods_pending, 0, "seed {seed}");
+        let without = after(&start, mins(150), &Variant::default()).hourly_price().nanos();
+        let prices = world.summary().prices.steps().last().map(|(_, price)| price.nanos()).unwrap();
+        assert!(prices <= without, "seed {seed}: {prices} with napkeeper's disruption, {without} without");
     }
 }

@@ -25,6 +25,7 @@ use napkeeper_core::engine::expectations::{ClaimReading, Expectations};
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::labels;
 use napkeeper_core::plan::{ClusterRead, CommandReport, Reply};
+use napkeeper_core::scheduling::NewNode;
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +54,12 @@ pub(in crate::world) struct SimulatedController {
     pub(in crate::world) options: InstanceTypeOptions,
     /// It has taken an inventory since its start.
     pub(in crate::world) knows_inventory: bool,
+}
+
+/// Chooses the nodes for pods that wait instead of napkeeper's scheduling, for comparisons.
+pub trait ChoosesNodes: std::fmt::Debug {
+    /// The nodes that are to be launched now.
+    fn choose(&self, cluster: &Cluster, now: Timestamp) -> Vec<NewNode>;
 }
 
 /// A crash of the controller at one of its writes.
@@ -267,7 +274,10 @@ impl World {
         let unconfirmed = self.controller.expectations.unconfirmed();
         let request = self.controller.inner.begin_decision(kind, unconfirmed, &self.settings, now);
         let Some(request) = request else { return false };
-        let answer = request.decide(&self.settings, now, self.seed);
+        let mut answer = request.decide(&self.settings, now, self.seed);
+        if let Some(provisioner) = &self.provisioner {
+            answer.replace_launches(|| provisioner.choose(&self.cluster, now), self.seed, now);
+        }
         let Self { controller, settings, catalog, seed, .. } = self;
         let config = ControllerConfig { settings, catalog, options: controller.options, seed: *seed };
         let started = controller.inner.apply_decision(answer, config, now);
