@@ -4,8 +4,8 @@ use super::decide::{Memory, decide};
 use crate::disruption::{DisruptionMemory, disrupt};
 use crate::model::settings::{DeletionRule, Settings};
 use crate::plan::{Command, Plan, PlannedCommand};
-use crate::provisioning::{ProvisionMemory, claim_draft};
-use crate::scheduling::NewNode;
+use crate::provisioning::{NOMINATION_PERIOD, ProvisionMemory, claim_draft};
+use crate::scheduling::{NewNode, Target, UnavailableOfferings};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
 
@@ -73,17 +73,25 @@ impl DecisionResult {
         self.memory.kind()
     }
 
-    /// Lets another choose the nodes that are launched for pods that wait, for comparisons of provisioners. NodePools of
-    /// fixed size must not exist.
-    pub fn replace_launches(&mut self, choose: impl FnOnce() -> Vec<NewNode>, seed: u64, now: Timestamp) {
+    /// Where nodes are to be launched for pods that wait, lets another choose them, who knows which offerings Azure has
+    /// refused: for comparisons of provisioners, in clusters without NodePools of fixed size and CapacityBuffers.
+    pub fn replace_launches(
+        &mut self,
+        choose: impl FnOnce(&UnavailableOfferings) -> Vec<NewNode>,
+        seed: u64,
+        now: Timestamp,
+    ) {
+        let DeciderMemory::Reconciliation(memory) = &mut self.memory else { return };
         let is_launch = |planned: &PlannedCommand| matches!(planned.command, Command::CreateClaim(_));
-        if self.kind() != DecisionKind::Reconciliation || !self.plan.commands.iter().any(is_launch) {
+        if !self.plan.commands.iter().any(is_launch) {
             return;
         }
         self.plan.commands.retain(|planned| !is_launch(planned));
-        for (index, node) in choose().into_iter().enumerate() {
+        for (index, node) in choose(&memory.provision.unavailable).into_iter().enumerate() {
             let reason = format!("{} pending pods", node.pods.len());
-            if let Some(draft) = claim_draft(&self.snapshot, node, seed, now, index) {
+            // Other names than those that pods are remembered to be planned for.
+            if let Some(draft) = claim_draft(&self.snapshot, node, !seed, now, index) {
+                memory.provision.nominated.insert(Target::Claim(draft.name.clone()), now + NOMINATION_PERIOD);
                 self.plan.push(Command::CreateClaim(Box::new(draft)), reason);
             }
         }

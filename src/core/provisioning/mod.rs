@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How long a node that pods were placed on counts as wanted, twice the longest batch as in Karpenter.
-const NOMINATION_PERIOD: SignedDuration = SignedDuration::from_secs(20);
+pub(crate) const NOMINATION_PERIOD: SignedDuration = SignedDuration::from_secs(20);
 /// Unschedulable pods are tried again after this time, if anything relevant has changed.
 const UNPLACED_RETRY: SignedDuration = SignedDuration::from_secs(10);
 

@@ -1,7 +1,10 @@
-//! Karpenter's provisioning in a world in which napkeeper does everything else: what their disruption alone differs by.
+//! Nodes that Karpenter's scheduling chooses, in a world in which napkeeper does everything else.
+//!
+//! What is compared so is mostly disruption. Beside it, when pods are planned for and what is tried when Azure refuses an
+//! offering is napkeeper's, and so are the replacements of nodes. CapacityBuffers and NodePools of fixed size must not exist.
 
 use super::node_claims::claim_labels;
-use super::offerings::{OfferingFilter, PoolOptions, Unavailable};
+use super::offerings::{OfferingFilter, PoolOptions, Refused, Unavailable};
 use super::scheduling::{PlannedClaim, Request, simulate};
 use super::view::{ClaimView, NodeSet, NodeView, View, sort_nodes};
 use super::{Variant, state};
@@ -17,7 +20,7 @@ use napkeeper_core::model::cluster::pod::{Labels, PodShape, Taint};
 use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::NodeName;
-use napkeeper_core::scheduling::NewNode;
+use napkeeper_core::scheduling::{NewNode, SizeOffering, UnavailableOfferings};
 use napkeeper_core::snapshot::Snapshot;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +45,7 @@ impl Launches {
         Ok(Self { seed: setup.seed, pools: state::pools(&region, setup, &Variant::default()) })
     }
 
-    fn view(&self, cluster: &Cluster, now: Timestamp) -> View {
+    fn view(&self, cluster: &Cluster, refused: &UnavailableOfferings, now: Timestamp) -> View {
         let state = cluster.state();
         let daemons: Vec<Arc<PodShape>> = state.daemon_sets().values().map(|set| Arc::clone(&set.shape)).collect();
         let mut nodes: Vec<NodeView> = state.nodes().values().map(|node| self.joined(state, node, &daemons)).collect();
@@ -54,12 +57,31 @@ impl Launches {
             pools: self.pools.clone(),
             nodes,
             pending: Vec::new(),
-            budgets: Vec::new(),
+            budgets: state::eviction_limits(cluster),
             volumes: BTreeMap::new(),
-            unavailable: Arc::default(),
+            unavailable: Arc::new(self.unavailable(refused, now)),
         };
         state::add_pods(&mut view, cluster);
         view
+    }
+
+    /// What Karpenter would have noted of these refusals.
+    fn unavailable(&self, refused: &UnavailableOfferings, now: Timestamp) -> Unavailable {
+        let mut all = Unavailable::default();
+        let types = self.pools.iter().flat_map(|options| &options.types).map(|option| &option.instance);
+        for (instance, offering) in types.flat_map(|instance| instance.offerings.iter().map(move |o| (instance, o))) {
+            let (facts, zone, capacity_type) = (&instance.facts, &offering.zone, offering.capacity_type);
+            if refused.is_unavailable(SizeOffering { facts, zone, capacity_type }, None, now) {
+                all.mark(Refused {
+                    family: Some(Arc::clone(&facts.family)),
+                    least_vcpus: facts.vcpus,
+                    zone: Some(zone.clone()),
+                    capacity_type: Some(capacity_type),
+                    until: Timestamp::MAX,
+                });
+            }
+        }
+        all
     }
 
     fn joined(&self, state: &Snapshot, node: &Node, daemons: &[Arc<PodShape>]) -> NodeView {
@@ -95,13 +117,20 @@ impl Launches {
         let of_size =
             self.options_of(claim)?.types.iter().find(|option| option.instance.facts.name == planned.key.size)?;
         let (zone, capacity_type) = (&planned.key.zone, planned.key.capacity_type);
-        let mut offerings = of_size.instance.offerings.iter();
-        let offering = offerings.find(|o| o.zone == *zone && o.capacity_type == capacity_type)?;
+        let in_zone = || of_size.instance.offerings.iter().filter(|offering| offering.zone == *zone);
+        // Of reserved capacity, which Karpenter does not know here, another one of its zone.
+        let offering =
+            in_zone().find(|offering| offering.capacity_type == capacity_type).or_else(|| in_zone().next())?;
         Some((&of_size.instance, offering))
     }
 
     /// The node of a NodeClaim that Karpenter would create.
-    fn node(&self, planned: PlannedClaim, number: usize, now: Timestamp) -> Option<NewNode> {
+    fn node(
+        &self,
+        planned: PlannedClaim,
+        unavailable: &Unavailable,
+        (number, now): (usize, Timestamp),
+    ) -> Option<NewNode> {
         let pool = &self.pools.iter().find(|options| options.pool.name == planned.pool)?.pool;
         let mut requests = Resources::default();
         planned.pods.iter().for_each(|pod| requests.add(&pod.shape.requests));
@@ -114,7 +143,7 @@ impl Launches {
         Some(NewNode {
             pool: planned.pool.clone(),
             class: pool.class.clone(),
-            offerings: self.offerings(&planned, &format!("{now} {number}")),
+            offerings: self.offerings(&planned, unavailable, &format!("{now} {number}")),
             requests,
             labels,
             pods: planned.pods,
@@ -122,13 +151,12 @@ impl Launches {
     }
 
     /// The offerings that a NodeClaim allows, by price, spot before on-demand, zonal before regional; equals in any order.
-    fn offerings(&self, planned: &PlannedClaim, name: &str) -> Vec<PlannedOffering> {
+    fn offerings(&self, planned: &PlannedClaim, unavailable: &Unavailable, name: &str) -> Vec<PlannedOffering> {
         let filter = OfferingFilter::of(&planned.requirements);
-        let none = Unavailable::default();
         let offered = planned
             .types
             .iter()
-            .flat_map(|instance| none.offerings(instance, &filter).map(move |offering| (instance, offering)));
+            .flat_map(|instance| unavailable.offerings(instance, &filter).map(move |offering| (instance, offering)));
         let mut offered: Vec<(&Arc<InstanceType>, &Offering)> = offered.collect();
         offered.sort_by_cached_key(|(instance, offering)| {
             let one = format!("{name} {} {}", instance.facts.name, offering.zone);
@@ -148,13 +176,14 @@ impl Launches {
 }
 
 impl ChoosesNodes for Launches {
-    fn choose(&self, cluster: &Cluster, now: Timestamp) -> Vec<NewNode> {
-        let view = self.view(cluster, now);
+    fn choose(&self, cluster: &Cluster, refused: &UnavailableOfferings, now: Timestamp) -> Vec<NewNode> {
+        let view = self.view(cluster, refused, now);
         let mut pods = view.pending.clone();
         pods.extend(view.pods_of_leaving_nodes());
         let request = Request { pods, without: &NodeSet::new(), spares_fresh: false, most_new: usize::MAX };
         let claims = simulate(&view, request).new_claims;
-        claims.into_iter().enumerate().filter_map(|(number, planned)| self.node(planned, number, now)).collect()
+        let node = |(number, planned)| self.node(planned, &view.unavailable, (number, now));
+        claims.into_iter().enumerate().filter_map(node).collect()
     }
 }
 

@@ -162,7 +162,7 @@ impl Karpenter {
             pools: self.pools.clone(),
             nodes,
             pending: Vec::new(),
-            budgets: self.cluster.budgets().map(|(budget, allows_one)| eviction_limit(budget, allows_one)).collect(),
+            budgets: eviction_limits(&self.cluster),
             volumes: BTreeMap::new(),
             unavailable: Arc::clone(&self.unavailable),
         };
@@ -272,6 +272,11 @@ pub(super) fn coming_node(
         ports: Vec::new(),
         pods: Vec::new(),
     }
+}
+
+/// What PodDisruptionBudgets allow.
+pub(super) fn eviction_limits(cluster: &Cluster) -> Vec<EvictionLimit> {
+    cluster.budgets().map(|(budget, allows_one)| eviction_limit(budget, allows_one)).collect()
 }
 
 fn eviction_limit(budget: &crate::workload::PodBudget, allows_one: bool) -> EvictionLimit {

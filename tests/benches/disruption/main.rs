@@ -7,8 +7,7 @@
 //! writes the figures of every run. Worlds run in parallel, one on each core. `--waiting 2000,5000` measures only what is
 //! launched for so many pods that wait at the start (`waiting`).
 //!
-//! With the policy `karpenter-provisioning`, Karpenter's policy chooses the nodes for pods that wait and napkeeper does the rest:
-//! it differs from `karpenter` by its disruption alone.
+//! With the policy `karpenter-provisioning`, Karpenter's policy chooses the nodes for pods that wait and napkeeper does the rest.
 //!
 //! Figures are those of `napkeeper_sim::measures`. How far costs are above what the load costs at least, and above what whole
 //! nodes cost if pods move for nothing, is beside them (`bounds`). `--bounds-only true` runs no policy.

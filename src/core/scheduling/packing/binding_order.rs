@@ -98,33 +98,38 @@ impl Replan {
         *work = work.checked_sub(evaluations * parts.max(1))?;
         self.queue = in_parts(&self.all_queued, parts);
         let planned = self.planned();
-        let mut least_cost = planned.cost;
-        let mut alternatives = Vec::new();
+        let (mut least_cost, mut better) = (planned.max_cost_of_fewer, Vec::new());
         for candidate in &candidates {
-            if let Some((cost, fills)) = self.equal_nodes(*candidate, beside_fewer_nodes(least_cost)) {
+            let found = self.equal_nodes(*candidate, beside_fewer_nodes(least_cost).min(planned.max_cost_of_fewer));
+            if let Some((cost, fills)) = found.filter(|(cost, fills)| planned.is_worse_than(*cost, fills.len())) {
                 least_cost = least_cost.min(cost);
-                alternatives.push((cost, fills));
+                better.push((cost, fills));
             }
         }
-        let (cost, fills) = fewest_nodes(alternatives, least_cost)?;
-        planned.is_worse_than(cost, fills.len()).then(|| self.with_smaller_last(fills, &candidates))
+        let (_, fills) = fewest_nodes(better, least_cost)?;
+        Some(self.with_smaller_last(fills, &candidates))
     }
 
-    /// The plan: the cost of all its nodes in the end, with those for pods that find no room, the mean over several orders in
-    /// which the nodes become ready; and somewhat more if there are such pods.
+    /// The plan in the end: with the nodes for pods that find no room, the mean over several orders in which nodes become ready.
     fn planned(&mut self) -> Planned {
-        let planned: i64 = self.nodes.iter().map(|(candidate, _)| self.filler.cost(*candidate)).sum();
-        let mut added = 0;
-        for step in READY_STEPS {
-            added += self.cost_of_left_pods(step);
+        let price: i64 = self.nodes.iter().map(|(candidate, _)| self.filler.cost(*candidate)).sum();
+        let later = READY_STEPS.map(|step| self.nodes_of_left_pods(step));
+        let orders = READY_STEPS.len();
+        let cost = price + later.iter().map(|(cost, _)| cost).sum::<i64>() / orders as i64;
+        let nodes = self.nodes.len() + later.iter().map(|(_, nodes)| nodes).sum::<usize>() / orders;
+        if later.iter().any(|(_, nodes)| *nodes > 0) {
+            let max_cost = cost + cost / ONE_PASS_DIVISOR;
+            return Planned { max_cost, max_cost_of_fewer: max_cost, nodes };
         }
-        let expected = planned + added / READY_STEPS.len() as i64;
-        let one_pass = if added == 0 { 0 } else { expected / ONE_PASS_DIVISOR };
-        Planned { cost: expected + one_pass, nodes: self.nodes.len() }
+        // Nodes on reserved capacity are paid for anyway.
+        let is_for_sale = self.nodes.iter().all(|(candidate, _)| !self.filler.is_reserved(*candidate));
+        let max_cost_of_fewer = if is_for_sale { beside_fewer_nodes(cost) } else { cost };
+        Planned { max_cost: cost, max_cost_of_fewer, nodes }
     }
 
-    /// What the nodes cost that are launched for the pods that find no room, if nodes become ready by these steps.
-    fn cost_of_left_pods(&mut self, step: usize) -> i64 {
+    /// What the nodes cost that are launched for the pods that find no room if nodes become ready by these steps, and how many
+    /// there are.
+    fn nodes_of_left_pods(&mut self, step: usize) -> (i64, usize) {
         self.filler.set_pending(&self.pods);
         let mut queue = self.queue.clone();
         for start in 0..step.min(self.nodes.len()) {
@@ -133,12 +138,13 @@ impl Replan {
             }
         }
         let mut limits = self.limits.clone();
-        let mut cost = 0;
+        let (mut cost, mut nodes) = (0, 0);
         while let Some((candidate, _)) = self.filler.next_node(&limits) {
             cost += self.filler.cost(candidate);
+            nodes += 1;
             self.filler.take(&mut limits, candidate);
         }
-        cost
+        (cost, nodes)
     }
 
     /// Nodes of one candidate that are filled in the order of the queue, and their cost, if it is below `max_cost`.
@@ -164,14 +170,17 @@ impl Replan {
 
 /// What nodes of one size are compared with.
 struct Planned {
-    cost: i64,
+    /// What they must cost less than.
+    max_cost: i64,
+    /// And if they are fewer.
+    max_cost_of_fewer: i64,
     nodes: usize,
 }
 
 impl Planned {
-    /// True when so many nodes that cost so much are better: cheaper, or fewer and hardly dearer.
+    /// True when so many nodes that cost so much are better.
     fn is_worse_than(&self, cost: i64, nodes: usize) -> bool {
-        cost < self.cost || nodes < self.nodes && cost < beside_fewer_nodes(self.cost)
+        cost < self.max_cost || nodes < self.nodes && cost < self.max_cost_of_fewer
     }
 }
 
@@ -258,5 +267,37 @@ impl RepackedNodes<'_> {
     /// The ranks of their pods.
     fn ranks(&self) -> Vec<usize> {
         self.pods_by_rank().into_keys().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of these plans, by cost and nodes, is taken instead of a plan; in the order of candidates.
+    fn taken(planned: &Planned, alternatives: &[(i64, usize)]) -> Option<(i64, usize)> {
+        let better: Vec<_> = alternatives.iter().filter(|(cost, nodes)| planned.is_worse_than(*cost, *nodes)).collect();
+        let least = better.iter().map(|(cost, _)| *cost).min()?;
+        let fills = |nodes: usize| (0..nodes).map(|_| (0, Fill::default())).collect();
+        let plans = better.into_iter().map(|(cost, nodes)| (*cost, fills(*nodes))).collect();
+        fewest_nodes(plans, least).map(|(cost, fills)| (cost, fills.len()))
+    }
+
+    #[test]
+    fn fewer_nodes_may_cost_one_percent_more_and_cheaper_ones_need_not_be_fewer() {
+        let planned = Planned { max_cost: 10_000, max_cost_of_fewer: 10_100, nodes: 10 };
+        for (alternatives, expected) in [
+            (&[(10_050, 9)][..], Some((10_050, 9))),
+            (&[(10_100, 9)], None),
+            (&[(10_050, 10)], None),
+            (&[(9_999, 20)], Some((9_999, 20))),
+            // One that is no better than the plan hides no better one.
+            (&[(10_050, 10), (9_980, 11)], Some((9_980, 11))),
+            (&[(9_000, 20), (9_050, 5)], Some((9_050, 5))),
+            (&[(9_000, 20), (9_095, 5)], Some((9_000, 20))),
+            (&[(9_050, 5), (9_010, 5), (9_000, 20)], Some((9_010, 5))),
+        ] {
+            assert_eq!(taken(&planned, alternatives), expected, "{alternatives:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! best. Only candidates that no other dominates in price and capacity are tried. The value of a pod, and the order in
 //! which pods fill a candidate, depend on [`FillOrder`].
 
+use crate::catalog::CapacityType;
 use crate::model::amounts::resources::Resources;
 use crate::model::settings::MinValuesPolicy;
 use crate::scheduling::offerings::available::PoolOfferings;
@@ -142,6 +143,11 @@ impl PoolFiller {
     /// What a candidate is compared by, in nano-USD per hour.
     pub(crate) fn cost(&self, candidate: usize) -> i64 {
         self.pool.candidates[candidate].cost()
+    }
+
+    /// True for a candidate on reserved capacity.
+    pub(crate) fn is_reserved(&self, candidate: usize) -> bool {
+        self.pool.candidates[candidate].capacity_type == CapacityType::Reserved
     }
 
     /// True when another node of a candidate is within limits.

@@ -23,7 +23,7 @@ use crate::fixtures::{
     GIB, cluster, node, offering, pod, pods, pool, requirements_in, running, shape, spread, start, zone,
 };
 use crate::model::amounts::resources::Resources;
-use crate::model::cluster::pod::{Pod, Taint, TaintEffect};
+use crate::model::cluster::pod::{HostPort, Pod, Taint, TaintEffect};
 use crate::model::cluster::pool::NodePool;
 use crate::model::labels;
 use crate::model::names::ObjectName;
@@ -318,4 +318,25 @@ fn pods_without_constraints_get_the_default_spread_constraints() {
         assert!(scheduler.take(pod, &placement));
     }
     assert_eq!(zones.into_values().collect::<Vec<_>>(), [2, 2, 2]);
+}
+
+#[test]
+fn a_pod_that_kube_scheduler_makes_room_for_keeps_its_capacity_and_ports() {
+    let mut with_port = shape("b", 100, 1);
+    with_port.ports = vec![HostPort { port: 8080, protocol: Arc::from("TCP"), address: None }];
+    let with_port = Arc::new(with_port);
+    for (nominated, waiting) in
+        [(shape("a", 1500, 1), shape("a", 1500, 1)), ((*with_port).clone(), (*with_port).clone())]
+    {
+        let target = |nominates: bool| {
+            let mut snapshot = cluster([pool("general")]);
+            let host = node("old", 1, 2);
+            snapshot.put_node(host.clone());
+            let preemptor = pod("preemptor", &Arc::new(nominated.clone()));
+            snapshot.put_pod(Pod { nominated: nominates.then_some(host.name), ..preemptor });
+            let outcome = solve(&snapshot, &pods("p", waiting.clone(), 1));
+            outcome.new_nodes.len()
+        };
+        assert_eq!([target(false), target(true)], [0, 1], "{waiting:?}");
+    }
 }

@@ -60,7 +60,7 @@ fn few_pods_wait_for_a_second_launch_where_some_spread_over_zones() {
         (all.iter().map(|(above, _)| above).sum::<i64>() / 60, all.iter().map(|(_, left)| left).sum::<i64>() / 60)
     });
     // Measured. Without further nodes, plans are 318, 261 and 230 above the bound, and 46, 42 and 45 of the pods wait.
-    let measured = [(379, 25), (332, 21), (301, 18)];
+    let measured = [(378, 24), (332, 22), (300, 18)];
     let holds = |((above, later), (most_above, most_later)): (&(i64, i64), (i64, i64))| {
         *above <= most_above && *later <= most_later
     };

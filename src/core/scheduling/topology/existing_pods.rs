@@ -106,3 +106,56 @@ impl ExistingPods {
         snapshot.bound_shapes().any(apart)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{Dice, cluster, node, pool, running, shape, start};
+    use crate::model::cluster::pod::{Pod, PodPhase};
+
+    /// How many pods of each app run on each node that is left, by a walk over all pods.
+    fn walked(
+        snapshot: &Snapshot,
+        without: &BTreeSet<NodeName>,
+        leaving: &BTreeSet<&ObjectKey>,
+    ) -> BTreeMap<(NodeName, Arc<str>), u32> {
+        let runs = |pod: &&Arc<Pod>| !pod.is_terminal() && pod.deleting_at.is_none() && !leaving.contains(&pod.key);
+        let mut counts = BTreeMap::new();
+        for pod in snapshot.pods().values().filter(runs) {
+            let Some(node) = pod.node.clone().filter(|node| !without.contains(node)) else { continue };
+            if snapshot.nodes().get(&node).is_some() {
+                *counts.entry((node, Arc::clone(&pod.shape.labels["app"]))).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    #[test]
+    fn pods_are_counted_as_by_a_walk_over_all_of_them() {
+        for seed in 0..200 {
+            let mut dice = Dice(seed);
+            let mut snapshot = cluster([pool("general")]);
+            let nodes: Vec<_> = (0..4).map(|n| node(&format!("n{n}"), 1, 8)).collect();
+            // The Node of some pods is not known.
+            nodes.iter().skip(1).for_each(|node| snapshot.put_node(node.clone()));
+            let shapes = ["a", "b"].map(|app| Arc::new(shape(app, 100, 1)));
+            for n in 0..dice.roll(30) {
+                let mut pod = running(&format!("p{n}"), &shapes[dice.roll(2)], &nodes[dice.roll(4)]);
+                pod.deleting_at = dice.one_in(4).then(start);
+                pod.phase = if dice.one_in(5) { PodPhase::Failed } else { pod.phase };
+                snapshot.put_pod(pod);
+            }
+            let without: BTreeSet<NodeName> = dice.one_in(2).then(|| nodes[3].name.clone()).into_iter().collect();
+            let leaving = snapshot.pods().values().filter(|_| dice.one_in(3)).map(|pod| &pod.key).collect();
+            let found = ExistingPods::of(&snapshot, &without, &leaving);
+            let mut counts = BTreeMap::new();
+            for (shape, nodes) in &found.pods {
+                for (node, pods) in nodes {
+                    let name = found.nodes[*node as usize].name.clone();
+                    *counts.entry((name, Arc::clone(&shape.labels["app"]))).or_default() += pods;
+                }
+            }
+            assert_eq!(counts, walked(&snapshot, &without, &leaving), "seed {seed}");
+        }
+    }
+}

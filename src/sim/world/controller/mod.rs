@@ -25,7 +25,7 @@ use napkeeper_core::engine::expectations::{ClaimReading, Expectations};
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::labels;
 use napkeeper_core::plan::{ClusterRead, CommandReport, Reply};
-use napkeeper_core::scheduling::NewNode;
+use napkeeper_core::scheduling::{NewNode, UnavailableOfferings};
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +58,8 @@ pub(in crate::world) struct SimulatedController {
 
 /// Chooses the nodes for pods that wait instead of napkeeper's scheduling, for comparisons.
 pub trait ChoosesNodes: std::fmt::Debug {
-    /// The nodes that are to be launched now.
-    fn choose(&self, cluster: &Cluster, now: Timestamp) -> Vec<NewNode>;
+    /// The nodes that are to be launched now, where Azure has refused some offerings lately.
+    fn choose(&self, cluster: &Cluster, refused: &UnavailableOfferings, now: Timestamp) -> Vec<NewNode>;
 }
 
 /// A crash of the controller at one of its writes.
@@ -276,7 +276,8 @@ impl World {
         let Some(request) = request else { return false };
         let mut answer = request.decide(&self.settings, now, self.seed);
         if let Some(provisioner) = &self.provisioner {
-            answer.replace_launches(|| provisioner.choose(&self.cluster, now), self.seed, now);
+            let choose = |refused: &UnavailableOfferings| provisioner.choose(&self.cluster, refused, now);
+            answer.replace_launches(choose, self.seed, now);
         }
         let Self { controller, settings, catalog, seed, .. } = self;
         let config = ControllerConfig { settings, catalog, options: controller.options, seed: *seed };
