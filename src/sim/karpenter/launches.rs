@@ -6,6 +6,7 @@
 use super::node_claims::claim_labels;
 use super::offerings::{OfferingFilter, PoolOptions, Refused, Unavailable};
 use super::scheduling::{PlannedClaim, Request, simulate};
+use super::state::ComingNode;
 use super::view::{ClaimView, NodeSet, NodeView, View, sort_nodes};
 use super::{Variant, state};
 use crate::cluster::Cluster;
@@ -99,8 +100,14 @@ impl Launches {
         let pool = self.pool_of(claim)?;
         let name = NodeName::new(claim.name.as_str()).ok()?;
         let labels = claim_labels(&name, pool, &claim.spec.requirements, node_labels(instance, offering));
-        let node = (Some(claim_view(claim, pool, instance)), Arc::new(labels), claim.spec.taints.clone());
-        Some(state::coming_node(&name, node, (&instance.capacity, &instance.allocatable), daemons))
+        let coming = ComingNode {
+            name: &name,
+            labels,
+            taints: claim.spec.taints.clone(),
+            capacity: &instance.capacity,
+            allocatable: &instance.allocatable,
+        };
+        Some(coming.view(Some(claim_view(claim, pool, instance)), daemons))
     }
 
     fn options_of(&self, claim: &Claim) -> Option<&Arc<PoolOptions>> {

@@ -179,9 +179,14 @@ impl Karpenter {
     /// A NodeClaim that has no Node yet: as large as its instance type says.
     fn coming_node(&self, name: &NodeName, daemons: &[Arc<PodShape>]) -> Option<NodeView> {
         let node = &self.claims.get(name)?.node;
-        let (labels, taints) = (Arc::new(node.labels.clone()), node.taints.clone());
-        let sizes = (&node.capacity, &node.allocatable);
-        Some(coming_node(name, (self.claim_view(name), labels, taints), sizes, daemons))
+        let coming = ComingNode {
+            name,
+            labels: node.labels.clone(),
+            taints: node.taints.clone(),
+            capacity: &node.capacity,
+            allocatable: &node.allocatable,
+        };
+        Some(coming.view(self.claim_view(name), daemons))
     }
 
     fn claim_view(&self, name: &NodeName) -> Option<ClaimView> {
@@ -251,26 +256,32 @@ pub(super) fn joined_node(
 }
 
 /// What a NodeClaim without a Node will have.
-pub(super) fn coming_node(
-    name: &NodeName,
-    (claim, labels, taints): (Option<ClaimView>, Arc<Labels>, Vec<Taint>),
-    (capacity, allocatable): (&Resources, &Resources),
-    daemons: &[Arc<PodShape>],
-) -> NodeView {
-    let room = room(allocatable, &[], daemons, &NodeSurface { labels: &labels, taints: &taints });
-    NodeView {
-        name: name.clone(),
-        claim,
-        joined: false,
-        ready: false,
-        do_not_disrupt: false,
-        labels,
-        taints,
-        cordoned: false,
-        capacity: capacity.clone(),
-        room,
-        ports: Vec::new(),
-        pods: Vec::new(),
+pub(super) struct ComingNode<'n> {
+    pub(super) name: &'n NodeName,
+    pub(super) labels: Labels,
+    pub(super) taints: Vec<Taint>,
+    pub(super) capacity: &'n Resources,
+    pub(super) allocatable: &'n Resources,
+}
+
+impl ComingNode<'_> {
+    pub(super) fn view(self, claim: Option<ClaimView>, daemons: &[Arc<PodShape>]) -> NodeView {
+        let surface = NodeSurface { labels: &self.labels, taints: &self.taints };
+        let room = room(self.allocatable, &[], daemons, &surface);
+        NodeView {
+            name: self.name.clone(),
+            claim,
+            joined: false,
+            ready: false,
+            do_not_disrupt: false,
+            labels: Arc::new(self.labels),
+            taints: self.taints,
+            cordoned: false,
+            capacity: self.capacity.clone(),
+            room,
+            ports: Vec::new(),
+            pods: Vec::new(),
+        }
     }
 }
 
