@@ -72,7 +72,8 @@ impl Player {
 
     /// Looks at all nodes and pods.
     pub(crate) async fn observe(&self) -> Result<Observation> {
-        let params = ListParams::default();
+        // From the cache of the API server: of thousands of pods it cannot read all from etcd again and again beside its work.
+        let params = ListParams::default().match_any();
         let both = async { futures::try_join!(self.nodes.list(&params), self.pods.list(&params)) };
         let (nodes, pods) = tokio::time::timeout(ANSWERED_WITHIN, both)
             .await
@@ -92,7 +93,7 @@ impl Player {
 
     /// Pods that kube-scheduler has found no node for.
     pub(crate) async fn unschedulable(&self) -> Result<usize> {
-        let pods = tokio::time::timeout(ANSWERED_WITHIN, self.pods.list(&ListParams::default())).await;
+        let pods = tokio::time::timeout(ANSWERED_WITHIN, self.pods.list(&ListParams::default().match_any())).await;
         let pods = pods.context("the API server did not list pods in time")?.context("listing pods")?;
         let reasons = pods.into_iter().filter_map(|pod| pod.status?.conditions);
         Ok(reasons.filter(|all| all.iter().any(|c| c.reason.as_deref() == Some("Unschedulable"))).count())
