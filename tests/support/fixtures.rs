@@ -17,6 +17,20 @@ use napkeeper_core::model::settings::{ClusterIdentity, Settings};
 use napkeeper_core::snapshot::Snapshot;
 use std::sync::Arc;
 
+/// Ten kinds of pods: CPU in thousandths of a core, and memory in MiB.
+pub const TEN_KINDS: [(u32, u32); 10] = [
+    (250, 256),
+    (500, 512),
+    (500, 1_024),
+    (1_000, 1_024),
+    (1_000, 4_096),
+    (2_000, 2_048),
+    (100, 128),
+    (1_500, 3_072),
+    (750, 1_536),
+    (300, 2_048),
+];
+
 /// Text that is known to be a good name.
 macro_rules! named {
     ($type:ident, $text:expr) => {

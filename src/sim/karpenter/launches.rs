@@ -3,23 +3,21 @@
 //! What is compared so is mostly disruption. Beside it, when pods are planned for and what is tried when Azure refuses an
 //! offering is napkeeper's, and so are the replacements of nodes. CapacityBuffers and NodePools of fixed size must not exist.
 
-use super::node_claims::claim_labels;
-use super::offerings::{OfferingFilter, PoolOptions, Refused, Unavailable};
+use super::node_claims::{claim_labels, pool_labels};
+use super::offerings::{OfferingFilter, PoolOptions, Refused, Unavailable, launch_order};
 use super::scheduling::{PlannedClaim, Request, simulate};
 use super::state::ComingNode;
 use super::view::{ClaimView, NodeSet, NodeView, View, sort_nodes};
 use super::{Variant, state};
 use crate::cluster::Cluster;
-use crate::random::Random;
 use crate::world::{ChoosesNodes, SetupError, WorldSetup, region_of};
 use jiff::Timestamp;
-use napkeeper_core::catalog::{CapacityType, Catalog, InstanceType, Offering, OfferingKey, node_labels};
+use napkeeper_core::catalog::{Catalog, InstanceType, Offering, OfferingKey, node_labels};
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::claim::{Claim, PlannedOffering};
 use napkeeper_core::model::cluster::node::Node;
-use napkeeper_core::model::cluster::pod::{Labels, PodShape, Taint};
+use napkeeper_core::model::cluster::pod::{PodShape, Taint};
 use napkeeper_core::model::cluster::pool::NodePool;
-use napkeeper_core::model::labels;
 use napkeeper_core::model::names::NodeName;
 use napkeeper_core::scheduling::{NewNode, SizeOffering, UnavailableOfferings};
 use napkeeper_core::snapshot::Snapshot;
@@ -141,23 +139,17 @@ impl Launches {
         let pool = &self.pools.iter().find(|options| options.pool.name == planned.pool)?.pool;
         let mut requests = Resources::default();
         planned.pods.iter().for_each(|pod| requests.add(&pod.shape.requests));
-        let custom = planned.requirements.iter().filter(|(key, _)| !labels::is_well_known(key));
-        let mut labels: Labels =
-            custom.filter_map(|(key, wanted)| Some((Arc::clone(key), wanted.any_value()?))).collect();
-        labels.extend(pool.labels.clone());
-        labels.insert(labels::interned(labels::NODEPOOL), pool.name.text());
-        labels.insert(labels::interned(labels::NODECLASS), pool.class.text());
         Some(NewNode {
             pool: planned.pool.clone(),
             class: pool.class.clone(),
             offerings: self.offerings(&planned, unavailable, &format!("{now} {number}")),
             requests,
-            labels,
+            labels: pool_labels(pool, &planned.requirements),
             pods: planned.pods,
         })
     }
 
-    /// The offerings that a NodeClaim allows, by price, spot before on-demand, zonal before regional; equals in any order.
+    /// The offerings that a NodeClaim allows, in the order in which they are launched.
     fn offerings(&self, planned: &PlannedClaim, unavailable: &Unavailable, name: &str) -> Vec<PlannedOffering> {
         let filter = OfferingFilter::of(&planned.requirements);
         let offered = planned
@@ -165,11 +157,7 @@ impl Launches {
             .iter()
             .flat_map(|instance| unavailable.offerings(instance, &filter).map(move |offering| (instance, offering)));
         let mut offered: Vec<(&Arc<InstanceType>, &Offering)> = offered.collect();
-        offered.sort_by_cached_key(|(instance, offering)| {
-            let one = format!("{name} {} {}", instance.facts.name, offering.zone);
-            let is_spot = offering.capacity_type == CapacityType::Spot;
-            (offering.price, !is_spot, offering.zone.is_regional(), Random::of(self.seed, &one).bits())
-        });
+        offered.sort_by_cached_key(|(instance, offering)| launch_order(self.seed, name, instance, offering));
         let planned = |(instance, offering): (&Arc<InstanceType>, &Offering)| PlannedOffering {
             key: OfferingKey {
                 size: instance.facts.name.clone(),

@@ -1,12 +1,11 @@
 //! NodeClaims and their VMs, from creation to deletion.
 
 use super::Karpenter;
-use super::offerings::{OfferingFilter, Refused, Unavailable, ttl};
+use super::offerings::{OfferingFilter, Refused, Unavailable, launch_order, ttl};
 use super::scheduling::PlannedClaim;
 use super::termination::{Termination, next_poll};
 use crate::cloud::{Quota, Refusal, Usage};
 use crate::cluster::NewNode;
-use crate::random::Random;
 use crate::world::NewVm;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, InstanceType, Offering, OfferingKey, node_labels};
@@ -152,9 +151,7 @@ impl Karpenter {
             })
         };
         let rank = |(instance, offering): &(&Arc<InstanceType>, &Offering)| {
-            let one = format!("{name} {} {}", instance.facts.name, offering.zone);
-            let is_spot = offering.capacity_type == CapacityType::Spot;
-            (offering.price, !is_spot, offering.zone.is_regional(), Random::of(self.seed, &one).bits())
+            launch_order(self.seed, name.as_str(), instance, offering)
         };
         let price = offered().map(|(_, offering)| offering.price).min()?;
         let cheapest = offered().filter(|(_, offering)| offering.price == price).min_by_key(rank)?;
@@ -367,19 +364,22 @@ pub(super) fn claim_labels(
     of_offering: Labels,
 ) -> Labels {
     let mut all = of_offering;
-    for (key, wanted) in requirements.iter().filter(|(key, _)| !labels::is_well_known(key)) {
-        if let Some(value) = wanted.any_value() {
-            all.insert(Arc::clone(key), value);
-        }
-    }
-    all.extend(pool.labels.clone());
+    all.extend(pool_labels(pool, requirements));
     let text = |key: &str, value: Arc<str>| (labels::interned(key), value);
     all.extend([
-        text(labels::NODEPOOL, pool.name.text()),
-        text(labels::NODECLASS, pool.class.text()),
         text(labels::REGISTERED, Arc::from("true")),
         text(labels::INITIALIZED, Arc::from("true")),
         text(labels::HOSTNAME, name.text()),
     ]);
+    all
+}
+
+/// The labels that a node has from its pool, and one value for each other label that its NodeClaim requires.
+pub(super) fn pool_labels(pool: &NodePool, requirements: &Requirements) -> Labels {
+    let custom = requirements.iter().filter(|(key, _)| !labels::is_well_known(key));
+    let mut all: Labels = custom.filter_map(|(key, wanted)| Some((Arc::clone(key), wanted.any_value()?))).collect();
+    all.extend(pool.labels.clone());
+    all.insert(labels::interned(labels::NODEPOOL), pool.name.text());
+    all.insert(labels::interned(labels::NODECLASS), pool.class.text());
     all
 }

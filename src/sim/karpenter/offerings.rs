@@ -1,6 +1,7 @@
 //! NodePools with the instance types that they may launch, and Azure's refusals.
 
 use super::view::NodeSurface;
+use crate::random::Random;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, InstanceType, OFFERED, Offering, SizeFacts, offered};
 use napkeeper_core::model::amounts::money::HourlyPrice;
@@ -116,6 +117,14 @@ impl<'r> OfferingFilter<'r> {
         let value = |key| offered(key, offering.capacity_type, Some(&offering.zone));
         self.0.iter().all(|(key, wanted)| wanted.allows(value(key)))
     }
+}
+
+/// In which order the offerings of the NodeClaim with this name are launched: by price, spot before on-demand, zonal before
+/// regional; any one of equals.
+pub(super) fn launch_order(seed: u64, name: &str, instance: &InstanceType, offering: &Offering) -> impl Ord + use<> {
+    let one = format!("{name} {} {}", instance.facts.name, offering.zone);
+    let is_spot = offering.capacity_type == CapacityType::Spot;
+    (offering.price, !is_spot, offering.zone.is_regional(), Random::of(seed, &one).bits())
 }
 
 /// Offerings that are not tried for a while, because Azure has refused them.

@@ -9,21 +9,8 @@ use napkeeper_core::model::labels;
 use napkeeper_core::model::requirements::Operator;
 use napkeeper_sim::karpenter::{Karpenter, Variant};
 use napkeeper_sim::world::{EventKind, Summary, TimelineEntry, World, WorldSetup};
-use napkeeper_tests::fixtures;
+use napkeeper_tests::fixtures::{self, TEN_KINDS};
 
-/// CPU of a pod in thousandths of a core, and memory in MiB; of each as many pods.
-const SHAPES: [(i64, i64); 10] = [
-    (250, 256),
-    (500, 512),
-    (500, 1_024),
-    (1_000, 1_024),
-    (1_000, 4_096),
-    (2_000, 2_048),
-    (100, 128),
-    (1_500, 3_072),
-    (750, 1_536),
-    (300, 2_048),
-];
 /// How long each runs: long enough that all pods have a node.
 const MINUTES: i64 = 15;
 
@@ -101,10 +88,10 @@ fn setup(pods: usize, seed: u64) -> Result<WorldSetup> {
         pool.requirements.add_entry(labels::SKU_CPU, Operator::Lte, &["16"])?;
         pool.disruption.consolidate_after = None;
     }
-    let replicas = u32::try_from(pods / SHAPES.len())?;
-    for (i, (cpu, memory)) in SHAPES.into_iter().enumerate() {
+    let replicas = u32::try_from(pods / TEN_KINDS.len())?;
+    for (i, (cpu, memory)) in TEN_KINDS.into_iter().enumerate() {
         let name = format!("app-{i}");
-        builder.deployment(&name, fixtures::shape(&name, cpu, memory, false), replicas)?;
+        builder.deployment(&name, fixtures::shape(&name, cpu.into(), memory.into(), false), replicas)?;
     }
     Ok(builder.finish().setup)
 }

@@ -1,5 +1,6 @@
 //! Worlds: Deployments, and what happens to them over time, as data.
 
+use napkeeper_tests::fixtures::TEN_KINDS;
 use serde::Serialize;
 
 /// A load on a cluster.
@@ -49,19 +50,6 @@ pub(crate) enum Change {
     Rollout { app: usize },
 }
 
-/// CPU of a pod in thousandths of a core, and its memory in MiB.
-const SHAPES: [(u32, u32); 10] = [
-    (250, 256),
-    (500, 512),
-    (500, 1_024),
-    (1_000, 1_024),
-    (1_000, 4_096),
-    (2_000, 2_048),
-    (100, 128),
-    (1_500, 3_072),
-    (750, 1_536),
-    (300, 2_048),
-];
 /// Percent of the largest load, by hour of the day.
 const DAY: [u32; 24] =
     [35, 30, 28, 27, 28, 32, 40, 52, 65, 78, 88, 95, 100, 98, 97, 95, 92, 90, 88, 85, 78, 68, 55, 45];
@@ -83,7 +71,7 @@ fn steps() -> World {
 fn rollouts() -> World {
     let mut steps = vec![Step { at: 0, changes: scale_all(15) }];
     for round in 0..11 {
-        let mut changes = vec![Change::Rollout { app: round as usize * 3 % SHAPES.len() }];
+        let mut changes = vec![Change::Rollout { app: round as usize * 3 % TEN_KINDS.len() }];
         let level = [(3, 30), (8, 15)].into_iter().find(|(at, _)| *at == round);
         changes
             .extend(level.into_iter().flat_map(|(_, replicas)| (0..5).map(move |app| Change::Scale { app, replicas })));
@@ -103,7 +91,7 @@ fn diurnal() -> World {
 
 /// So many pods that wait when the controllers start, of all shapes alike.
 pub(crate) fn waiting(pods: u32) -> World {
-    let shapes = u32::try_from(SHAPES.len()).unwrap_or(1);
+    let shapes = u32::try_from(TEN_KINDS.len()).unwrap_or(1);
     world("waiting", &["on-demand"], vec![Step { at: 0, changes: scale_all(pods.div_ceil(shapes)) }])
 }
 
@@ -114,12 +102,12 @@ fn world(name: &'static str, capacity_types: &'static [&'static str], steps: Vec
         memory_mib: *memory_mib,
         on_demand: false,
     };
-    let apps = SHAPES.iter().enumerate().map(app).collect();
+    let apps = TEN_KINDS.iter().enumerate().map(app).collect();
     World { name, capacity_types, apps, steps, seconds: QUARTER_OF_AN_HOUR }
 }
 
 fn scale_all(replicas: u32) -> Vec<Change> {
-    (0..SHAPES.len()).map(|app| Change::Scale { app, replicas }).collect()
+    (0..TEN_KINDS.len()).map(|app| Change::Scale { app, replicas }).collect()
 }
 
 impl World {

@@ -106,8 +106,7 @@ impl Replan {
                 better.push((cost, fills));
             }
         }
-        let (_, fills) = fewest_nodes(better, least_cost)?;
-        Some(self.with_smaller_last(fills, &candidates))
+        Some(self.with_smaller_last(fewest_nodes(better)?.1, &candidates))
     }
 
     /// The plan in the end: with the nodes for pods that find no room, the mean over several orders in which nodes become ready.
@@ -189,9 +188,9 @@ const fn beside_fewer_nodes(cost: i64) -> i64 {
     cost + cost / FEWER_NODES_DIVISOR
 }
 
-/// Of some plans the one with the fewest nodes that costs little more than the least; of those the cheapest.
-fn fewest_nodes(plans: Vec<(i64, Vec<(usize, Fill)>)>, least_cost: i64) -> Option<(i64, Vec<(usize, Fill)>)> {
-    let max_cost = beside_fewer_nodes(least_cost);
+/// Of some plans the one with the fewest nodes that costs little more than the cheapest; of those the cheapest.
+fn fewest_nodes(plans: Vec<(i64, Vec<(usize, Fill)>)>) -> Option<(i64, Vec<(usize, Fill)>)> {
+    let max_cost = beside_fewer_nodes(plans.iter().map(|(cost, _)| *cost).min()?);
     let cheap = plans.into_iter().filter(|(cost, _)| *cost < max_cost);
     cheap.min_by_key(|(cost, fills)| (fills.len(), *cost))
 }
@@ -276,11 +275,10 @@ mod tests {
 
     /// Which of these plans, by cost and nodes, is taken instead of a plan; in the order of candidates.
     fn taken(planned: &Planned, alternatives: &[(i64, usize)]) -> Option<(i64, usize)> {
-        let better: Vec<_> = alternatives.iter().filter(|(cost, nodes)| planned.is_worse_than(*cost, *nodes)).collect();
-        let least = better.iter().map(|(cost, _)| *cost).min()?;
+        let better = alternatives.iter().filter(|(cost, nodes)| planned.is_worse_than(*cost, *nodes));
         let fills = |nodes: usize| (0..nodes).map(|_| (0, Fill::default())).collect();
-        let plans = better.into_iter().map(|(cost, nodes)| (*cost, fills(*nodes))).collect();
-        fewest_nodes(plans, least).map(|(cost, fills)| (cost, fills.len()))
+        let plans = better.map(|(cost, nodes)| (*cost, fills(*nodes))).collect();
+        fewest_nodes(plans).map(|(cost, fills)| (cost, fills.len()))
     }
 
     #[test]

@@ -136,15 +136,7 @@ fn planned_on(cpus: &[&str], workload: &[Arc<Pod>]) -> (usize, f64) {
     let region = Catalog::embedded().unwrap().region(&region()).unwrap();
     let types = instance_types(&region, &class(), &InstanceTypeOptions::default());
     snapshot.instance_types.insert(class().name, types.into());
-    let available = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
-    let input = Input {
-        snapshot: &snapshot,
-        available: &available,
-        excluded_nodes: &BTreeSet::new(),
-        max_new_nodes: MAX_NEW_NODES,
-        claim_of_pod: &BTreeMap::new(),
-    };
-    let (plan, cost) = schedule_with_cost(input, workload);
+    let (plan, cost) = plan_for(&snapshot, |input| schedule_with_cost(input, workload));
     assert_eq!(plan.unschedulable_pods(), 0);
     let nodes = plan.new_nodes.len();
     let cost = cost.price + InstanceTypeOptions::DEFAULT_PER_NODE * nodes as i64;

@@ -43,10 +43,14 @@ pub(super) fn solve(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> SchedulingResult 
 /// Plans for a cluster whose only NodePool is on demand.
 fn with_on_demand_pool<T>(plan: impl FnOnce(Input<'_>) -> T) -> T {
     let on_demand = requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]);
-    let snapshot = cluster([NodePool { requirements: on_demand, ..pool("general") }]);
-    let available = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    plan_for(&cluster([NodePool { requirements: on_demand, ..pool("general") }]), plan)
+}
+
+/// Plans for a cluster in which nothing has been refused or planned before.
+fn plan_for<T>(snapshot: &Snapshot, plan: impl FnOnce(Input<'_>) -> T) -> T {
+    let available = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), start());
     let input = Input {
-        snapshot: &snapshot,
+        snapshot,
         available: &available,
         excluded_nodes: &BTreeSet::new(),
         max_new_nodes: MAX_NEW_NODES,
