@@ -4,8 +4,11 @@
 use super::available::AvailableOfferings;
 use super::label_variants::{NamedValues, values_named_by_pods};
 use super::unavailable::UnavailableOfferings;
+use crate::model::cluster::launch_hold::PoolHold;
+use crate::model::names::NodePoolName;
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The available offerings of the last pass. If lost, they are computed again: it does not count for equality.
@@ -15,7 +18,11 @@ pub(crate) struct OfferingsCache(Option<(CacheKey, Arc<AvailableOfferings>)>);
 /// All that the offerings of pools depend on, but for reservations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct CacheKey {
-    generations: [u64; 6],
+    generations: [u64; 5],
+    /// How many refusals still count: what has expired since stays in the list until provisioning takes it out.
+    refusals: usize,
+    /// NodePools that launch nothing, with the reasons that pods are told.
+    holds: BTreeMap<NodePoolName, PoolHold>,
     /// Addresses of the instance types, which are replaced and never changed.
     instance_types: Vec<usize>,
     named: NamedValues,
@@ -41,7 +48,7 @@ impl OfferingsCache {
         if snapshot.infrastructure.reservations.is_some() {
             return AvailableOfferings::new(snapshot, unavailable, now);
         }
-        let key = CacheKey::of(snapshot, unavailable);
+        let key = CacheKey::of(snapshot, unavailable, now);
         if let Some((known, offerings)) = &self.0
             && *known == key
         {
@@ -54,17 +61,18 @@ impl OfferingsCache {
 }
 
 impl CacheKey {
-    fn of(snapshot: &Snapshot, unavailable: &UnavailableOfferings) -> Self {
+    fn of(snapshot: &Snapshot, unavailable: &UnavailableOfferings, now: Timestamp) -> Self {
         let generations = [
             snapshot.pools().generation(),
             snapshot.classes().generation(),
             snapshot.daemon_sets().generation(),
             snapshot.facts_generation(),
-            snapshot.pool_holds_hash(),
             unavailable.generation(),
         ];
         let instance_types = snapshot.instance_types.values().map(|types| Arc::as_ptr(types).addr()).collect();
-        Self { generations, instance_types, named: values_named_by_pods(snapshot) }
+        let refusals = unavailable.iter().filter(|(_, until)| **until > now).count();
+        let (holds, named) = (snapshot.pool_holds.clone(), values_named_by_pods(snapshot));
+        Self { generations, refusals, holds, instance_types, named }
     }
 }
 
@@ -75,7 +83,6 @@ mod tests {
     use crate::fixtures::{at, cluster, offering, pool, requirements_in};
     use crate::model::errors::{CloudError, CloudErrorCode, LaunchRefusal};
     use crate::model::labels;
-    use crate::model::names::NodePoolName;
 
     fn offered(offerings: &AvailableOfferings) -> Vec<(NodePoolName, usize)> {
         offerings.pools.iter().map(|pool| (pool.pool.name.clone(), pool.candidates.len())).collect()
@@ -104,5 +111,14 @@ mod tests {
         let offerings = cache.get(&snapshot, &unavailable, at(21));
         assert_eq!(offered(&offerings), offered(&AvailableOfferings::new(&snapshot, &unavailable, at(21))));
         assert!(!Arc::ptr_eq(&offerings.pools[0], &again.pools[0]));
+        let holds = ["2 nodes did not come up", "3 nodes did not come up"].map(|reason| {
+            let hold = PoolHold::Held { reason: Arc::from(reason) };
+            snapshot.pool_holds.insert(NodePoolName::new("general").unwrap(), hold);
+            cache.get(&snapshot, &unavailable, at(22)).pools[0].held.clone()
+        });
+        assert_ne!(holds[0], holds[1], "pods are told the reason of now");
+        snapshot.pool_holds.clear();
+        let expired = unavailable.next_expiry().unwrap();
+        assert_eq!(offered(&cache.get(&snapshot, &unavailable, expired)), after, "nothing is refused any more");
     }
 }
