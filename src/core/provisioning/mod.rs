@@ -4,22 +4,23 @@
 
 mod batch_window;
 pub mod capacity_buffers;
+mod drafts;
 mod pass_selection;
 
 use self::batch_window::BatchWindow;
 use self::capacity_buffers::{BufferPlacement, buffer_chunks, buffer_placements};
 use self::pass_selection::{PassSelection, Turns, running_pods, select_pods};
 use crate::catalog::live::STALE_AFTER;
-use crate::model::cluster::claim::ClaimSpec;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
 use crate::model::settings::{ControllerMode, Settings};
-use crate::plan::{ClaimDraft, Command, Plan};
+use crate::plan::{Command, Plan};
 use crate::scheduling::{
-    AvailableOfferings, Input, MAX_NEW_NODES, NewNode, NoReservation, PlanCost, PodPlacement, SchedulingResult, Target,
-    UnavailableOfferings, UnschedulableReason, claim_requirements, schedule_with_cost,
+    Input, MAX_NEW_NODES, NewNode, NoReservation, OfferingsCache, PlanCost, PodPlacement, SchedulingResult, Target,
+    UnavailableOfferings, UnschedulableReason, schedule_with_cost,
 };
 use crate::snapshot::{CommandKey, Snapshot};
+pub(crate) use drafts::{CLAIM_SUFFIX_LENGTH, claim_draft};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,6 +52,8 @@ pub struct ProvisionMemory {
     blocked_by_azure_counts: bool,
     /// Offerings that Azure has recently refused.
     pub unavailable: UnavailableOfferings,
+    /// The offerings of the last pass.
+    offerings: OfferingsCache,
     /// Price of the nodes of all passes when they were planned, and its lower bound. If lost, it is counted again.
     pub planned_cost: PlanCost,
 }
@@ -120,7 +123,7 @@ pub fn provision(
         return plan;
     }
     let available_offerings =
-        AvailableOfferings::new(snapshot, &memory.unavailable, now).with_min_values(settings.min_values_policy);
+        memory.offerings.get(snapshot, &memory.unavailable, now).with_min_values(settings.min_values_policy);
     let input = Input {
         snapshot,
         available: &available_offerings,
@@ -341,58 +344,6 @@ fn launch_reason(node: &NewNode) -> String {
         Some(best) => format!("{pods}; cheapest of {} offerings: {}", node.offerings.len(), best.key),
         None => pods,
     }
-}
-
-pub(crate) fn claim_draft(
-    snapshot: &Snapshot,
-    node: NewNode,
-    seed: u64,
-    now: Timestamp,
-    index: usize,
-) -> Option<ClaimDraft> {
-    let pool = snapshot.pools().get(&node.pool)?;
-    let keys: Vec<_> = node.offerings.iter().map(|o| o.key.clone()).collect();
-    let spec = ClaimSpec {
-        pool: Some(node.pool.clone()),
-        class: node.class,
-        requirements: claim_requirements(pool, &keys),
-        requests: node.requests,
-        labels: node.labels,
-        taints: pool.taints.clone(),
-        startup_taints: pool.startup_taints.clone(),
-        expire_after: pool.expire_after,
-        termination_grace_period: pool.termination_grace_period,
-        planned: node.offerings,
-        replaces: Vec::new(),
-        replaces_with: Vec::new(),
-    };
-    let name = claim_name(&node.pool, seed, now, index)?;
-    Some(ClaimDraft {
-        name,
-        spec,
-        pods: node.pods.iter().filter(|pod| !pod.is_chunk()).map(|pod| pod.key.clone()).collect(),
-    })
-}
-
-/// Length of what follows the name of the NodePool, and a hyphen, in the name of a NodeClaim.
-pub(crate) const CLAIM_SUFFIX_LENGTH: usize = 5;
-
-/// `<pool>-<5 letters>`, as Kubernetes' `generateName` makes them, from the seed and the instant. Two passes at
-/// different instants give different names; if a name is taken nevertheless, its creation is refused, and the next
-/// pass, later, makes another.
-pub(crate) fn claim_name(pool: &NodePoolName, seed: u64, now: Timestamp, index: usize) -> Option<ClaimName> {
-    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-    let nanos = now.as_nanosecond();
-    let mut mix = seed ^ (nanos as u64).rotate_left(17) ^ (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    for byte in pool.as_str().bytes() {
-        mix = (mix ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
-    }
-    let mut suffix = String::with_capacity(CLAIM_SUFFIX_LENGTH);
-    for _ in 0..CLAIM_SUFFIX_LENGTH {
-        mix = (mix ^ (mix >> 31)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        suffix.push(char::from(LETTERS[(mix >> 40) as usize % LETTERS.len()]));
-    }
-    ClaimName::new(format!("{pool}-{suffix}")).ok()
 }
 
 #[cfg(test)]

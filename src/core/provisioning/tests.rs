@@ -10,7 +10,7 @@ use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{PodShape, Preferences, Taint};
 use crate::model::settings::{Pause, PauseSwitch};
-use crate::plan::PlannedCommand;
+use crate::plan::{ClaimDraft, PlannedCommand};
 
 fn put(snapshot: &mut Snapshot, name: &str, shape: PodShape, seconds: i64) {
     let mut pod = pod(name, &Arc::new(shape));
@@ -162,14 +162,6 @@ fn nothing_is_launched_in_companion_mode_or_while_paused() {
     assert!([0, 1, 2].iter().all(|s| provision(&snapshot, &mut memory, &companion, at(*s), 7) == Plan::default()));
     snapshot.pause = Pause::of([PauseSwitch::Launch]);
     assert!([0, 1, 2].iter().all(|s| provision(&snapshot, &mut memory, &settings(), at(*s), 7).commands.is_empty()));
-}
-
-#[test]
-fn the_claims_of_a_pass_have_names_of_their_own() {
-    let pool = NodePoolName::new("general").unwrap();
-    let names: BTreeSet<ClaimName> = (0..200).map(|i| claim_name(&pool, 7, at(0), i).unwrap()).collect();
-    let later: BTreeSet<ClaimName> = (0..200).map(|i| claim_name(&pool, 7, at(1), i).unwrap()).collect();
-    assert_eq!((names.len(), names.intersection(&later).count()), (200, 0));
 }
 
 #[test]
