@@ -111,14 +111,13 @@ mod tests {
         let offerings = cache.get(&snapshot, &unavailable, at(21));
         assert_eq!(offered(&offerings), offered(&AvailableOfferings::new(&snapshot, &unavailable, at(21))));
         assert!(!Arc::ptr_eq(&offerings.pools[0], &again.pools[0]));
+        let expired = unavailable.next_expiry().unwrap();
+        assert_eq!(offered(&cache.get(&snapshot, &unavailable, expired)), after, "nothing is refused any more");
         let holds = ["2 nodes did not come up", "3 nodes did not come up"].map(|reason| {
             let hold = PoolHold::Held { reason: Arc::from(reason) };
             snapshot.pool_holds.insert(NodePoolName::new("general").unwrap(), hold);
             cache.get(&snapshot, &unavailable, at(22)).pools[0].held.clone()
         });
         assert_ne!(holds[0], holds[1], "pods are told the reason of now");
-        snapshot.pool_holds.clear();
-        let expired = unavailable.next_expiry().unwrap();
-        assert_eq!(offered(&cache.get(&snapshot, &unavailable, expired)), after, "nothing is refused any more");
     }
 }
