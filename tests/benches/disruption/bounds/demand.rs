@@ -45,7 +45,7 @@ pub(super) struct Stretch {
 pub(super) fn stretches(world: &BenchWorld) -> Vec<Stretch> {
     let demand = Demand::new(world);
     let mut times = demand.changes(world);
-    times.extend([SignedDuration::ZERO, world.duration]);
+    times.extend([SignedDuration::ZERO, LASTED, world.duration]);
     let times: Vec<_> = times.into_iter().filter(|time| *time <= world.duration).collect();
     let mut stretches: Vec<Stretch> = Vec::new();
     for pair in times.windows(2) {

@@ -26,6 +26,17 @@ fn bounds_of_families_are_in_order() {
     }
 }
 
+#[test]
+fn load_of_the_start_counts_though_nothing_changes() {
+    let mut builder = WorldBuilder::new("bounds", 1, 1).unwrap();
+    builder.pool("general", 0, &["on-demand"]).unwrap();
+    let load = builder.deployments(1).unwrap().remove(0);
+    let stretches = demand::stretches(&builder.finish());
+    let pods = |stretch: &demand::Stretch| stretch.wanted.iter().map(|wanted| wanted.pods).sum::<u32>();
+    let counted: Vec<_> = stretches.iter().map(|stretch| (stretch.from, pods(stretch))).collect();
+    assert_eq!(counted, [(SignedDuration::ZERO, 0), (demand::LASTED, load.replicas)]);
+}
+
 /// A few Deployments whose load changes every half hour, for four hours.
 fn small(seed: u64) -> BenchWorld {
     let mut builder = WorldBuilder::new("bounds", seed, 1).unwrap();
