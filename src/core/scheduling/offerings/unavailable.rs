@@ -3,7 +3,9 @@
 //! The map from error to scope and time follows karpenter-provider-azure (its error handlers and
 //! `unavailableofferings.go`) with these differences: a later, shorter mark never shortens an earlier one; a quota
 //! excludes only sizes that exceed its remainder, each remainder with its own expiry, so that a failure of a large size
-//! never prolongs the mark of a small one; and regional quotas are recorded too.
+//! never prolongs the mark of a small one; regional quotas are recorded too; and `SkuNotAvailable` excludes the size in the
+//! zone that was asked for, as Azure restricts sizes by zone: one zone without spot capacity must not make all pods go to
+//! nodes on demand.
 
 use crate::catalog::{CapacityType, SizeFacts};
 use crate::model::errors::{CloudError, CloudErrorCode, LaunchRefusal};
@@ -107,7 +109,7 @@ impl UnavailableOfferings {
                 None => self.mark(&own, size, at, ttl),
             },
             CloudErrorCode::SkuNotAvailable => {
-                self.mark(&own, size, at, if own == [CapacityType::Spot] { HOUR } else { HOURS_23 });
+                self.mark(&own, in_zone, at, if own == [CapacityType::Spot] { HOUR } else { HOURS_23 });
             }
             CloudErrorCode::AllocationFailed => self.mark(both, size, at, HOUR),
             // The capacity type is one of the constraints: another type may be available.
@@ -256,8 +258,8 @@ mod tests {
             (C::RegionalQuota, Some((0, 0)), false, [60, 60, 0]),
             (C::FamilyQuota, None, false, [10, 10, 0]),
             (C::FamilyQuota, Some((0, 0)), false, [60, 60, 0]),
-            (C::SkuNotAvailable, None, false, [23 * 60, 23 * 60, 0]),
-            (C::SkuNotAvailable, None, true, [60, 60, 0]),
+            (C::SkuNotAvailable, None, false, [23 * 60, 0, 0]),
+            (C::SkuNotAvailable, None, true, [60, 0, 0]),
             (C::AllocationFailed, None, false, [60, 60, 60]),
             (C::ZonalAllocationFailed, None, false, [60, 0, 60]),
             (C::Overconstrained, None, false, [60, 60, 0]),
