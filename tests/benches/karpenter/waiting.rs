@@ -16,13 +16,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the controller-manager may take to create all pods, and kube-scheduler to find no node for them.
-const CREATED_WITHIN: Duration = Duration::from_secs(600);
-/// How long it may take until all pods are bound.
-const BOUND_WITHIN: Duration = Duration::from_secs(600);
+/// How long the controller-manager may take to create all pods, and kube-scheduler to find no node for them; and then until
+/// all are bound. For each pod that adds the second.
+const DONE_WITHIN: (Duration, Duration) = (Duration::from_secs(600), Duration::from_millis(100));
 /// It has ended when all pods were bound and no NodeClaim came for so long.
 const QUIET: Duration = Duration::from_secs(15);
-const PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at all pods, and for so many times the length of the last one: else listing thousands of pods takes a core.
+const PAUSE: (Duration, u32) = (Duration::from_secs(1), 4);
 const NANOS: f64 = 1e9;
 
 /// What is measured of one side.
@@ -68,11 +68,25 @@ async fn create_pods(player: &Player, world: &World) -> Result<()> {
         player.apply(world, *change).await?;
     }
     let begun = Instant::now();
-    while player.unschedulable().await? < world.pods_created() {
-        ensure!(begun.elapsed() < CREATED_WITHIN, "not all pods were unschedulable within {CREATED_WITHIN:?}");
-        tokio::time::sleep(PAUSE).await;
+    let wanted = world.pods_created();
+    let (within, mut looked) = (done_within(wanted), begun);
+    while player.unschedulable().await? < wanted {
+        ensure!(begun.elapsed() < within, "not all pods were unschedulable within {within:?}");
+        pause(looked).await;
+        looked = Instant::now();
     }
     Ok(())
+}
+
+fn done_within(pods: usize) -> Duration {
+    let (least, each) = DONE_WITHIN;
+    least + each * u32::try_from(pods).unwrap_or(u32::MAX)
+}
+
+/// Waits after a look that began at this time.
+async fn pause(looked: Instant) {
+    let (least, times) = PAUSE;
+    tokio::time::sleep(least.max(looked.elapsed() * times)).await;
 }
 
 /// When NodeClaims were first seen.
@@ -123,7 +137,9 @@ async fn until_bound(
 ) -> Result<(Instant, Observation)> {
     let mut bound: Option<Instant> = None;
     loop {
+        let looked = Instant::now();
         let seen = player.observe().await?;
+        let within = done_within(seen.pods.len());
         if seen.pods.values().all(|bound| *bound) {
             let since = *bound.get_or_insert_with(Instant::now);
             let last = arrivals.times().last().copied().unwrap_or(since).max(since);
@@ -135,12 +151,12 @@ async fn until_bound(
             anyhow::bail!("the controller ended ({exit}):\n{}", running.provisioner.tail(20));
         }
         ensure!(
-            start.elapsed() < BOUND_WITHIN,
-            "{} pods are not bound within {BOUND_WITHIN:?}; the controller's last lines:\n{}",
+            start.elapsed() < within,
+            "{} pods are not bound within {within:?}; the controller's last lines:\n{}",
             seen.pods.values().filter(|bound| !**bound).count(),
             running.provisioner.tail(20)
         );
-        tokio::time::sleep(PAUSE).await;
+        pause(looked).await;
     }
 }
 

@@ -17,7 +17,7 @@ const MIN_SPOT_TO_SPOT_SIZES: usize = 15;
 /// left.
 const DOUBLE_RUNNING: SignedDuration = SignedDuration::from_mins(3);
 /// What the eviction of a pod is worth: so long what its requests cost.
-const EVICTION_WORTH: SignedDuration = SignedDuration::from_mins(5);
+const EVICTION_WORTH: SignedDuration = SignedDuration::from_mins(3);
 /// The longest time for which a saving is expected to last. A replacement saves at least 5 % of its own price so.
 pub(super) const LONGEST_LIFE: SignedDuration = SignedDuration::from_hours(1);
 
