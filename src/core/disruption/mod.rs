@@ -14,7 +14,7 @@ use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
-use crate::plan::{Command, Plan};
+use crate::plan::{Command, Plan, Preconditions};
 use crate::provisioning::ProvisionMemory;
 use crate::provisioning::capacity_buffers::BufferCapacity;
 use crate::scheduling::OfferingsCache;
@@ -28,6 +28,7 @@ use moves::{MoveMemory, Search, consolidate, continue_moves};
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How long a finding must hold before it is acted on, as in Karpenter.
 const VALIDATION_DELAY: SignedDuration = SignedDuration::from_secs(15);
@@ -72,14 +73,19 @@ pub fn disrupt(
         // Nothing is looked for meanwhile, so what was found before must be found again.
         memory.empty_since.clear();
         memory.moves.forget_findings();
+        if !snapshot.pause.blocks(PauseSwitch::Disrupt) {
+            // Pods of nodes that are not ready may need the room of those that were going to be replaced.
+            memory.moves.give_up();
+            continue_moves(snapshot, &mut memory.moves, now, &mut plan);
+        }
         return plan;
     }
     delete_expired(snapshot, now, &mut plan);
     let interval = if memory.moves.is_blocked() { BLOCKED_INTERVAL } else { settings.disruption_poll_interval };
     let poll_due = memory.last_pass.map(|at| at + interval);
     let earliest = memory.last_pass.map_or(now, |at| at + BLOCKED_INTERVAL);
-    let found_due = memory.next_validation.map(|at| at.max(earliest));
-    let due = [poll_due, memory.moves.validation_due(), found_due].into_iter().flatten().min().filter(|due| *due > now);
+    let found_due = [memory.next_validation, memory.moves.validation_due()].into_iter().flatten().min();
+    let due = [poll_due, found_due.map(|at| at.max(earliest))].into_iter().flatten().min().filter(|due| *due > now);
     if let Some(due) = due {
         plan.wake_at(due);
     } else if snapshot.buffers_unsynced {
@@ -122,7 +128,7 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
         movable.partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
     // Where a budget does not allow all of them, the most expensive go first.
     empty_nodes.sort_by_key(|c| (Reverse(c.price), c.claim.name.clone()));
-    delete_empty(&empty_nodes, memory, &mut budgets, now, plan);
+    delete_empty(&empty_nodes, memory, &mut budgets, plan);
     let balanced_pools = BalancedPools::of(snapshot, &candidates);
     let search = Search {
         snapshot,
@@ -171,9 +177,9 @@ fn delete_empty(
     empty: &[&Candidate<'_>],
     memory: &mut DisruptionMemory,
     budgets: &mut RemainingBudgets<'_>,
-    now: Timestamp,
     plan: &mut Plan,
 ) {
+    let (snapshot, now) = (budgets.snapshot, budgets.now);
     let before = std::mem::take(&mut memory.empty_since);
     for candidate in empty {
         let since = before.get(&candidate.claim.name).copied().unwrap_or(now);
@@ -184,7 +190,8 @@ fn delete_empty(
             memory.next_validation = Some(memory.next_validation.map_or(due, |earlier| earlier.min(due)));
         } else if budgets.consume(candidate, DisruptionReason::Empty) {
             let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "empty" };
-            plan.push(command, reason_of_emptiness(candidate));
+            let preconditions = Preconditions::same_pods(snapshot, [&candidate.node.name]);
+            plan.push_if(&Arc::new(preconditions), command, reason_of_emptiness(candidate));
         } else {
             plan.wake_at(now + BUDGET_RETRY);
         }

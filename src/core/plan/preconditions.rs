@@ -16,6 +16,14 @@ pub struct Preconditions {
 }
 
 impl Preconditions {
+    /// That no pod of these nodes has come or gone.
+    #[must_use]
+    pub fn same_pods<'n>(snapshot: &Snapshot, nodes: impl IntoIterator<Item = &'n NodeName>) -> Self {
+        let pods_of = |node: &NodeName| snapshot.node_usage(node).map(|usage| usage.pods.clone()).unwrap_or_default();
+        let pods = nodes.into_iter().map(|node| (node.clone(), pods_of(node))).collect();
+        Self { pods, destinations: BTreeMap::new() }
+    }
+
     /// True when all of it is so.
     #[must_use]
     pub fn hold(&self, snapshot: &Snapshot) -> bool {

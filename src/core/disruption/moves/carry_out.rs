@@ -43,9 +43,6 @@ impl Pass<'_, '_, '_> {
 
     /// What the deletion of these nodes rests on.
     fn preconditions(&self, deleted: &[&Candidate<'_>], outcome: &SchedulingResult) -> Preconditions {
-        let snapshot = self.search.snapshot;
-        let pods_of = |node: &NodeName| snapshot.node_usage(node).map(|usage| usage.pods.clone()).unwrap_or_default();
-        let pods = deleted.iter().map(|source| (source.node.name.clone(), pods_of(&source.node.name))).collect();
         let moved = deleted.iter().flat_map(|source| &source.pods);
         let moved: BTreeMap<&ObjectKey, &Arc<Pod>> = moved.map(|pod| (&pod.key, pod)).collect();
         let mut destinations: BTreeMap<NodeName, Resources> = BTreeMap::new();
@@ -54,7 +51,8 @@ impl Pass<'_, '_, '_> {
                 destinations.entry(node.clone()).or_default().add(&pod.shape.requests);
             }
         }
-        Preconditions { pods, destinations }
+        let nodes = deleted.iter().map(|source| &source.node.name);
+        Preconditions { destinations, ..Preconditions::same_pods(self.search.snapshot, nodes) }
     }
 
     /// Simulates again what was found, beside nodes that are or may be deleted, and replaces what is still worth it.

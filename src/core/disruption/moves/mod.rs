@@ -55,9 +55,9 @@ pub(super) struct MoveMemory {
     untainted_since: BTreeMap<ClaimName, Timestamp>,
     /// The state in which nothing more was found, and when that is looked for again: more is worth it the longer nothing
     /// changes.
-    exhausted: Option<(StateGenerations, Option<Timestamp>)>,
-    /// When each NodeClaim was last simulated alone without result, and in which state.
-    pub(super) unconsolidatable: BTreeMap<ClaimName, (Timestamp, StateGenerations)>,
+    exhausted: Option<(StateGenerations, Timestamp)>,
+    /// When each NodeClaim was last simulated alone without result, and in which state unless it is tried once more.
+    pub(super) unconsolidatable: BTreeMap<ClaimName, (Timestamp, Option<StateGenerations>)>,
 }
 
 /// Nodes that others could replace together, by the names of their NodeClaims.
@@ -122,6 +122,12 @@ impl MoveMemory {
         self.findings.clear();
         self.deletable_since.clear();
         self.exhausted = None;
+    }
+
+    /// Ends all moves: their sources are unmarked, but for those that are being deleted.
+    pub(super) fn give_up(&mut self) {
+        let moves = std::mem::take(&mut self.moves).into_values();
+        self.failed.extend(moves.flat_map(|one| one.sources).map(|source| source.name));
     }
 
     fn forget_deleted(&mut self, exists: impl Fn(&ClaimName) -> bool) {

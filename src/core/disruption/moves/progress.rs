@@ -189,10 +189,12 @@ impl Progress<'_> {
         for name in &one.replacements {
             match self.snapshot.claims().get(name) {
                 Some(claim) if claim.deleting_at.is_some() || claim.status.launch_failed.is_some() => return true,
-                Some(claim) => are_ready &= claim.status.initialized.is_some(),
+                Some(claim) => are_ready &= self.is_ready(claim),
                 None => {
-                    let is_requested = is_in_progress(self.snapshot, name);
-                    if !is_requested && self.now.duration_since(one.since) >= CREATION_TIMEOUT {
+                    let due = one.since + CREATION_TIMEOUT;
+                    if due > self.now {
+                        self.plan.wake_at(due);
+                    } else if !is_in_progress(self.snapshot, name) {
                         return true;
                     }
                     are_ready = false;
@@ -207,6 +209,12 @@ impl Progress<'_> {
             }
         }
         false
+    }
+
+    /// A replacement has become ready for pods, and still is.
+    fn is_ready(&self, replacement: &Claim) -> bool {
+        let node = self.snapshot.node_of(replacement);
+        replacement.status.initialized.is_some() && node.is_some_and(|node| node.ready && node.deleting_at.is_none())
     }
 
     /// Deletes a source. What must not be disrupted now, or what the budget has no room for, may go later: until the

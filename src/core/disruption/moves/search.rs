@@ -28,6 +28,9 @@ use std::num::NonZeroUsize;
 
 /// Most simulations of single nodes in one pass.
 const MAX_SINGLE_SIMULATIONS: usize = 20;
+/// Nothing is taken to be exhausted for longer, since not all that matters is a change of an object: Azure's refusals expire,
+/// and so does `karpenter.sh/do-not-disrupt` with a duration.
+const SEARCH_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 /// How many of the most wasteful nodes are tried together.
 const REPLACED_TOGETHER: [usize; 8] = [2, 3, 4, 6, 9, 14, 21, 32];
 
@@ -71,12 +74,9 @@ pub(in crate::disruption) fn consolidate(
     let generations = StateGenerations::of(snapshot, &provision.unavailable);
     if let Some((state, retry_at)) = memory.exhausted
         && state == generations
+        && retry_at > now
     {
-        match retry_at {
-            Some(at) if at > now => return plan.wake_at(at),
-            Some(_) => memory.unconsolidatable.clear(),
-            None => return,
-        }
+        return plan.wake_at(retry_at);
     }
     let may_move = |c: &&Candidate<'_>| c.eligible_at <= now && allows_consolidation(c.pool.disruption.policy);
     let (movable, kept): (Vec<_>, Vec<_>) = candidates.with_pods.iter().copied().partition(may_move);
@@ -87,8 +87,9 @@ pub(in crate::disruption) fn consolidate(
     let input = SimulationInput { snapshot, provision, available, buffer_capacity: search.buffer_capacity, now };
     let simulation = Simulation::new(input, nodes_being_deleted(candidates.empty, plan)).filter(|_| !is_unsettled);
     // What has been found is simulated again before it is carried out, however long this lasts.
-    let Some(simulation) = simulation else { return };
-    Pass { search, simulation, filter, memory, budgets, plan, generations, retry_at: None }.run(movable, later);
+    let Some(simulation) = simulation else { return plan.wake_at(now + search.poll_interval) };
+    let retry_at = now + SEARCH_INTERVAL;
+    Pass { search, simulation, filter, memory, budgets, plan, generations, retry_at }.run(movable, later);
 }
 
 /// Nodes that are deleted in this very pass: no pods are moved there.
@@ -115,7 +116,7 @@ pub(super) struct Pass<'p, 'a, 'b> {
     pub(super) plan: &'p mut Plan,
     pub(super) generations: StateGenerations,
     /// When there may be more to do although nothing changes.
-    pub(super) retry_at: Option<Timestamp>,
+    pub(super) retry_at: Timestamp,
 }
 
 /// Nodes whose pods all fit on others.
@@ -133,7 +134,7 @@ impl<'p> Pass<'p, '_, '_> {
         let now = self.search.now;
         let last = |c: &Candidate<'_>| self.memory.unconsolidatable.get(&c.claim.name);
         candidates.sort_by_key(|c| (last(c).map(|(at, _)| *at), Reverse(c.price_per_eviction()), c.claim.name.clone()));
-        self.retry_at = self.more_worth_at(&candidates);
+        self.more_worth_at(&candidates).into_iter().for_each(|at| self.retry(at));
         later.iter().map(|c| c.eligible_at).filter(|at| *at > now).for_each(|at| self.retry(at));
         self.search.provision.next_nomination_end(now).into_iter().for_each(|at| self.retry(at));
         let deletable = self.find_deletable(&candidates, later);
@@ -144,16 +145,19 @@ impl<'p> Pass<'p, '_, '_> {
         match self.memory.validation_due() {
             None => self.search_replacements(&candidates, &deletable.all),
             Some(due) if due > now => {}
-            Some(_) => self.carry_out(&candidates, &deletable.all),
+            Some(_) => {
+                self.carry_out(&candidates, &deletable.all);
+                self.retry(now + self.search.poll_interval);
+            }
         }
         self.memory.validation_due().into_iter().for_each(|at| self.retry(at));
         self.memory.exhausted = Some((self.generations, self.retry_at));
-        self.retry_at.into_iter().for_each(|at| self.plan.wake_at(at));
+        self.plan.wake_at(self.retry_at);
     }
 
     /// Searches again at this time, or earlier if that was requested already.
     pub(super) fn retry(&mut self, at: Timestamp) {
-        self.retry_at = Some(self.retry_at.map_or(at, |earlier| earlier.min(at)));
+        self.retry_at = self.retry_at.min(at);
     }
 
     /// Searches for sets of nodes that cheaper ones can replace, which must hold for a while.
@@ -161,6 +165,11 @@ impl<'p> Pass<'p, '_, '_> {
         let (open, is_blocked) = self.within_budgets(candidates);
         if is_blocked {
             self.retry(self.search.now + BUDGET_RETRY);
+        }
+        let is_tried = |memory: &MoveMemory| open.iter().all(|c| last_state(memory, c) == Some(self.generations));
+        if is_tried(self.memory) {
+            // Nothing has changed but the time: all are tried once more, those first that were tried longest ago.
+            self.memory.unconsolidatable.values_mut().for_each(|(_, state)| *state = None);
         }
         let found = self.find_replacements(&open, deletable);
         let found_at = self.search.now;
@@ -247,7 +256,7 @@ impl<'p> Pass<'p, '_, '_> {
                 // It is found again when the others have gone.
                 Some(_) => {}
                 None => {
-                    let tried = (self.search.now, self.generations);
+                    let tried = (self.search.now, Some(self.generations));
                     self.memory.unconsolidatable.insert(candidate.claim.name.clone(), tried);
                 }
             }
@@ -297,5 +306,5 @@ pub(super) fn pays_back(candidate: &Candidate<'_>) -> bool {
 
 /// The state in which a node was last simulated alone without result.
 fn last_state(memory: &MoveMemory, candidate: &Candidate<'_>) -> Option<StateGenerations> {
-    memory.unconsolidatable.get(&candidate.claim.name).map(|(_, state)| *state)
+    memory.unconsolidatable.get(&candidate.claim.name).and_then(|(_, state)| *state)
 }

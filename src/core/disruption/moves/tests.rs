@@ -577,9 +577,71 @@ fn a_replacement_that_an_earlier_run_has_requested_takes_the_place_of_a_new_one(
     (late.created_at, late.spec.replaces) = (at(world.now), vec![ClaimName::new("c00").unwrap()]);
     world.snapshot.put_claim(late.clone());
     assert!(world.all(120).is_empty());
-    late.status.initialized = Some(at(world.now));
-    world.snapshot.put_claim(late);
+    let (ready, node) = managed("late", &world.pool, offering(SMALL, 1, OnDemand));
+    put(&mut world.snapshot, (Claim { spec: late.spec, ..ready }, node));
     assert_eq!(world.wait(10), ["underutilized c00"]);
+}
+
+#[test]
+fn a_replacement_that_is_not_ready_any_more_replaces_nothing() {
+    let mut world = oversized();
+    (0..3).for_each(|_| drop(world.wait(60)));
+    let draft = world.drafts[0].clone();
+    world.initialize(&draft);
+    let ready = world.node(draft.name.as_str());
+    world.snapshot.put_node(Node { ready: false, ..ready.clone() });
+    assert!(world.all(60).is_empty());
+    world.snapshot.put_node(ready);
+    assert_eq!(world.wait(10), ["underutilized c00"]);
+}
+
+#[test]
+fn it_is_looked_at_once_more_when_a_replacement_must_have_been_created() {
+    let mut world = oversized();
+    (0..3).for_each(|_| drop(world.wait(60)));
+    let created = world.now - 5;
+    world.snapshot.remove_claim(&world.drafts[0].name.clone());
+    let plan = disrupt(&world.snapshot, &mut world.memory, &ProvisionMemory::default(), &settings(), at(world.now), 1);
+    assert!(plan.next.is_some_and(|next| next <= at(created + 60)), "{:?}", plan.next);
+}
+
+#[test]
+fn all_single_nodes_are_tried_in_turn_while_nothing_changes() {
+    // 24 full nodes with a pod that must stay where it is, which also keeps any set from being replaced, come before the only
+    // one that a cheaper one can replace.
+    let mut world = World::new(MEDIUM, 24);
+    for n in 0..24 {
+        let node = world.node(&format!("c{n:02}"));
+        let mut pinned = shape(&format!("s{n}"), 7_780, 1);
+        pinned.selector = requirements_in(&[(labels::HOSTNAME, &[node.name.as_str()])]);
+        world.snapshot.put_pod(running(&format!("p{n}"), &Arc::new(pinned), &node));
+    }
+    let (mut claim, node) = managed("last", &world.pool, offering(LARGE, 1, OnDemand));
+    (claim.created_at, claim.status.initialized) = (at(-3660), Some(at(-3600)));
+    put(&mut world.snapshot, (claim, node));
+    (0..10).for_each(|n| world.run_pod(&format!("small-{n}"), "last", 100));
+    assert_eq!(world.wait(60), ["mark last"]);
+}
+
+#[test]
+fn what_time_alone_allows_is_found_though_nothing_changes() {
+    let mut world = oversized();
+    let pod = Pod::clone(world.snapshot.pods().values().next().unwrap());
+    let for_two_hours = Some(DoNotDisrupt::For(SignedDuration::from_hours(2)));
+    world.snapshot.put_pod(Pod { do_not_disrupt: for_two_hours, started_at: Some(at(0)), ..pod });
+    assert!(world.all(7_200).is_empty());
+    assert_eq!(world.wait(330), ["mark c00"]);
+}
+
+#[test]
+fn an_outage_of_nodes_ends_moves() {
+    let mut world = oversized();
+    assert_eq!([world.wait(60), world.wait(10)].concat(), ["mark c00", "taint aks-c00"]);
+    for n in 0..5 {
+        let (claim, node) = managed(&format!("lost-{n}"), &world.pool, offering(SMALL, 1, OnDemand));
+        put(&mut world.snapshot, (claim, Node { ready: false, ready_since: at(-100), ..node }));
+    }
+    assert_eq!(world.all(120), ["untaint aks-c00", "unmark c00"]);
 }
 
 #[test]

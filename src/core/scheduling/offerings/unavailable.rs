@@ -4,10 +4,10 @@
 //! `unavailableofferings.go`) with these differences: a later, shorter mark never shortens an earlier one; a quota
 //! excludes only sizes that exceed its remainder, each remainder with its own expiry, so that a failure of a large size
 //! never prolongs the mark of a small one; regional quotas are recorded too; and `SkuNotAvailable` excludes the size in the
-//! zone that was asked for, as Azure restricts sizes by zone: one zone without spot capacity must not make all pods go to
-//! nodes on demand.
+//! zone that was asked for, and in all once two have refused it, as Azure restricts sizes by zone: one zone without spot
+//! capacity must not make all pods go to nodes on demand.
 
-use crate::catalog::{CapacityType, SizeFacts};
+use crate::catalog::{CapacityType, OfferingKey, SizeFacts};
 use crate::model::errors::{CloudError, CloudErrorCode, LaunchRefusal};
 use crate::model::names::{ArmId, VmSize, Zone};
 use jiff::{SignedDuration, Timestamp};
@@ -109,7 +109,12 @@ impl UnavailableOfferings {
                 None => self.mark(&own, size, at, ttl),
             },
             CloudErrorCode::SkuNotAvailable => {
-                self.mark(&own, in_zone, at, if own == [CapacityType::Spot] { HOUR } else { HOURS_23 });
+                let ttl = if key.capacity_type == CapacityType::Spot { HOUR } else { HOURS_23 };
+                // Two zones make it likely that none sells the size.
+                match self.is_refused_in_another_zone(key, at) {
+                    true => self.mark(&own, size, at, ttl),
+                    false => self.mark(&own, in_zone, at, ttl),
+                }
             }
             CloudErrorCode::AllocationFailed => self.mark(both, size, at, HOUR),
             // The capacity type is one of the constraints: another type may be available.
@@ -134,6 +139,15 @@ impl UnavailableOfferings {
             | CloudErrorCode::Conflict
             | CloudErrorCode::Unavailable => {}
         }
+    }
+
+    /// A size is marked as unavailable in some zone but this one.
+    fn is_refused_in_another_zone(&self, key: &OfferingKey, now: Timestamp) -> bool {
+        let is_other = |scope: &UnavailableScope| {
+            matches!(scope, UnavailableScope::SizeInZone(size, zone, capacity_type)
+                if *size == key.size && *capacity_type == key.capacity_type && *zone != key.zone)
+        };
+        self.until.iter().any(|(scope, until)| *until > now && is_other(scope))
     }
 
     fn mark(
@@ -280,6 +294,27 @@ mod tests {
         }
         let of_all = LaunchRefusal { applies_to_all_offerings: true, ..refusal(C::Policy, None, false) };
         assert_eq!(minutes(&of_all), [1, 1, 1], "a NIC is not of a size");
+    }
+
+    #[test]
+    fn a_size_that_two_zones_have_refused_is_available_in_none() {
+        let mut memory = UnavailableOfferings::default();
+        let refuse = |memory: &mut UnavailableOfferings, n| {
+            let offering = offering(SIZE, n, CapacityType::Spot).key;
+            let refusal = LaunchRefusal { offering, ..refusal(CloudErrorCode::SkuNotAvailable, None, true) };
+            memory.record(&refusal, Some(&facts(SIZE)));
+        };
+        let open = |memory: &UnavailableOfferings| {
+            [1, 2, 3].map(|n| {
+                let offering = SizeOffering { facts: &facts(SIZE), zone: &zone(n), capacity_type: CapacityType::Spot };
+                !memory.is_unavailable(offering, None, start())
+            })
+        };
+        refuse(&mut memory, 1);
+        refuse(&mut memory, 1);
+        assert_eq!(open(&memory), [false, true, true]);
+        refuse(&mut memory, 2);
+        assert_eq!(open(&memory), [false; 3]);
     }
 
     #[test]
