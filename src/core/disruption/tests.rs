@@ -70,6 +70,18 @@ fn nodes(pool: &NodePool, size: &str, count: usize) -> (Snapshot, Vec<Node>) {
 }
 
 #[test]
+fn the_deletion_of_an_empty_node_rests_on_its_pods() {
+    let (mut snapshot, nodes) = nodes(&pool("general"), SMALL, 1);
+    let mut memory = DisruptionMemory::default();
+    assert!(words(&pass(&snapshot, &mut memory, 0)).is_empty(), "it is found");
+    let plan = pass(&snapshot, &mut memory, 20);
+    let preconditions = plan.commands[0].preconditions.clone().unwrap();
+    assert!(preconditions.hold(&snapshot));
+    snapshot.put_pod(running("late", &Arc::new(shape("s", 500, 1)), &nodes[0]));
+    assert!(!preconditions.hold(&snapshot));
+}
+
+#[test]
 fn an_empty_node_is_deleted_once_it_has_been_empty_for_15_seconds() {
     let (snapshot, _) = nodes(&pool("general"), SMALL, 1);
     assert_eq!(wait(&snapshot, &mut DisruptionMemory::default(), 60), (20, vec!["empty c00".to_owned()]));

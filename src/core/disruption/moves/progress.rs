@@ -211,10 +211,10 @@ impl Progress<'_> {
         false
     }
 
-    /// A replacement has become ready for pods, and still is.
+    /// A replacement has become ready for pods, and kube-scheduler may still bind them to it.
     fn is_ready(&self, replacement: &Claim) -> bool {
         let node = self.snapshot.node_of(replacement);
-        replacement.status.initialized.is_some() && node.is_some_and(|node| node.ready && node.deleting_at.is_none())
+        replacement.status.initialized.is_some() && node.is_some_and(|node| node.is_open())
     }
 
     /// Deletes a source. What must not be disrupted now, or what the budget has no room for, may go later: until the

@@ -166,17 +166,21 @@ impl<'p> Pass<'p, '_, '_> {
         if is_blocked {
             self.retry(self.search.now + BUDGET_RETRY);
         }
-        let is_tried = |memory: &MoveMemory| open.iter().all(|c| last_state(memory, c) == Some(self.generations));
-        if is_tried(self.memory) {
+        if self.are_tried(&open) {
             // Nothing has changed but the time: all are tried once more, those first that were tried longest ago.
             self.memory.unconsolidatable.values_mut().for_each(|(_, state)| *state = None);
         }
         let found = self.find_replacements(&open, deletable);
         let found_at = self.search.now;
         self.memory.findings = found.into_iter().map(|sources| Finding { sources, found_at }).collect();
-        if !open.iter().all(|c| last_state(self.memory, c) == Some(self.generations)) {
+        if !self.are_tried(&open) {
             self.retry(self.search.now + self.search.poll_interval);
         }
+    }
+
+    /// Each has been simulated alone in this state.
+    fn are_tried(&self, candidates: &[&Candidate<'_>]) -> bool {
+        candidates.iter().all(|c| last_state(self.memory, c) == Some(self.generations))
     }
 
     /// When more may be worth it although nothing changes: after a quarter of the time for which nothing has.
