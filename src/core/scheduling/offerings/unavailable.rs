@@ -111,9 +111,10 @@ impl UnavailableOfferings {
             CloudErrorCode::SkuNotAvailable => {
                 let ttl = if key.capacity_type == CapacityType::Spot { HOUR } else { HOURS_23 };
                 // Two zones make it likely that none sells the size.
-                match self.is_refused_in_another_zone(key, at) {
-                    true => self.mark(&own, size, at, ttl),
-                    false => self.mark(&own, in_zone, at, ttl),
+                if self.is_refused_in_another_zone(key, at) {
+                    self.mark(&own, size, at, ttl);
+                } else {
+                    self.mark(&own, in_zone, at, ttl);
                 }
             }
             CloudErrorCode::AllocationFailed => self.mark(both, size, at, HOUR),
