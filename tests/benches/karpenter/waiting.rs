@@ -67,15 +67,16 @@ async fn create_pods(player: &Player, world: &World) -> Result<()> {
     for change in world.steps.iter().flat_map(|step| &step.changes) {
         player.apply(world, *change).await?;
     }
-    let begun = Instant::now();
-    let wanted = world.pods_created();
-    let (within, mut looked) = (done_within(wanted), begun);
-    while player.unschedulable().await? < wanted {
+    let (begun, wanted) = (Instant::now(), world.pods_created());
+    let within = done_within(wanted);
+    loop {
+        let looked = Instant::now();
+        if player.unschedulable().await? >= wanted {
+            return Ok(());
+        }
         ensure!(begun.elapsed() < within, "not all pods were unschedulable within {within:?}");
         pause(looked).await;
-        looked = Instant::now();
     }
-    Ok(())
 }
 
 fn done_within(pods: usize) -> Duration {
