@@ -135,15 +135,33 @@ impl Component<'_, '_> {
         (!self.repeats_an_offering() && self.may_replace_spot()).then_some(self)
     }
 
-    /// What it saves for as long as that may last is worth more than what it costs. Nobody knows for how long; what has
-    /// not changed for some time is expected not to change for as long again, so that at the worst twice the cost of the
-    /// best decision is paid, as with any rule for when to buy instead of rent (Karlin et al., 1988).
+    /// What it saves for as long as that may last is worth more than what it costs.
     pub(super) fn pays_back(&self) -> bool {
-        let quiet_for = self.sources.iter().map(|source| source.quiet_for).min().unwrap_or_default();
-        let saved = i128::from(self.compared_saving()) * quiet_for.min(LONGEST_LIFE).as_nanos();
+        self.pays_back_after().is_some_and(|least| self.quiet_for() >= least)
+    }
+
+    /// For how long nothing has changed.
+    pub(super) fn quiet_for(&self) -> SignedDuration {
+        self.sources.iter().map(|source| source.quiet_for).min().unwrap_or_default()
+    }
+
+    /// For how long nothing must have changed for it to be worth what it costs; `None` if it is not worth that after
+    /// any time. Nobody knows for how long it will save; what has not changed for some time is expected not to change
+    /// for as long again, so that at the worst twice the cost of the best decision is paid, as with any rule for when
+    /// to buy instead of rent (Karlin et al., 1988).
+    pub(super) fn pays_back_after(&self) -> Option<SignedDuration> {
+        let saving = i128::from(self.compared_saving());
         let paid_twice = i128::from(self.new_price().nanos()) * DOUBLE_RUNNING.as_nanos();
         let used: i128 = self.sources.iter().map(|source| source.used_price()).sum();
-        saved >= paid_twice + used * EVICTION_WORTH.as_nanos()
+        let cost = paid_twice + used * EVICTION_WORTH.as_nanos();
+        match (cost, saving) {
+            (0, 0..) => Some(SignedDuration::ZERO),
+            (_, 1..) => {
+                let nanos = i64::try_from((cost + saving - 1) / saving).ok()?;
+                Some(SignedDuration::from_nanos(nanos)).filter(|after| *after <= LONGEST_LIFE)
+            }
+            _ => None,
+        }
     }
 
     /// A new node would be what one of the old ones is, which might as well be kept.

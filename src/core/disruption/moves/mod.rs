@@ -42,6 +42,8 @@ pub(super) struct MoveMemory {
     /// Since when the pods of each of these nodes fit on others, together, as every pass has found. If lost, it counts from
     /// the next pass.
     deletable_since: BTreeMap<ClaimName, Timestamp>,
+    /// When it becomes worth it to delete the next of them, if nothing changes. If lost, the next pass computes it again.
+    worth_at: Option<Timestamp>,
     /// A budget keeps some of them.
     is_blocked: bool,
     /// Replacements that have been found and must hold. If lost, they must be found again.
@@ -102,9 +104,10 @@ impl MoveMemory {
         self.findings.iter().map(|finding| finding.found_at + VALIDATION_DELAY).min()
     }
 
-    /// When the next of the nodes whose pods fit elsewhere has been such a node for long enough.
+    /// When the next of the nodes whose pods fit elsewhere has been such a node for long enough, or is worth it.
     pub(super) fn next_deletable_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.deletable_since.values().map(|since| *since + VALIDATION_DELAY).filter(|at| *at > now).min()
+        let validated = self.deletable_since.values().map(|since| *since + VALIDATION_DELAY);
+        validated.chain(self.worth_at).filter(|at| *at > now).min()
     }
 
     /// The NodePools of sources that are not marked yet.
@@ -121,6 +124,7 @@ impl MoveMemory {
     pub(super) fn forget_findings(&mut self) {
         self.findings.clear();
         self.deletable_since.clear();
+        self.worth_at = None;
         self.exhausted = None;
     }
 

@@ -221,13 +221,24 @@ impl<'p> Pass<'p, '_, '_> {
         now.sort_by_key(|c| self.memory.deletable_since.get(&c.claim.name).copied().unwrap_or(Timestamp::MAX));
         let set = self.simulation.largest_set(Vec::new(), &each(now), 0);
         later.retain(fits);
-        later.extend(early);
+        later.extend(&early);
         later.sort_by_key(|c| (!is_soft_tainted(c), Reverse(c.price_per_eviction()), c.claim.name.clone()));
         let all = self.simulation.largest_set(set.clone(), &each(later), 0).concat();
+        let names = names_of(&all);
+        let worth_at = early.iter().filter(|c| names.contains(&c.claim.name)).filter_map(|c| self.worth_at(c)).min();
+        worth_at.into_iter().for_each(|at| self.retry(at));
+        self.memory.worth_at = worth_at;
         let before = std::mem::take(&mut self.memory.deletable_since);
         let since = |name: &ClaimName| before.get(name).copied().unwrap_or(self.search.now);
-        self.memory.deletable_since = names_of(&all).into_iter().map(|name| (name.clone(), since(&name))).collect();
+        self.memory.deletable_since = names.into_iter().map(|name| (name.clone(), since(&name))).collect();
         Deletable { now: set.concat(), all }
+    }
+
+    /// When it will be worth it to delete a node if nothing changes until then.
+    fn worth_at(&self, candidate: &Candidate<'_>) -> Option<Timestamp> {
+        let component = deletion(candidate);
+        let left = component.pays_back_after()? - component.quiet_for();
+        self.search.now.checked_add(left).ok()
     }
 
     /// Sets of nodes that cheaper ones can replace, beside nodes that are deleted.
@@ -305,7 +316,11 @@ fn each<'c, 'a>(candidates: Vec<&'c Candidate<'a>>) -> Vec<Vec<&'c Candidate<'a>
 
 /// True when it is worth it to delete a node, and move its pods to others.
 pub(super) fn pays_back(candidate: &Candidate<'_>) -> bool {
-    Component { sources: vec![candidate], new_nodes: Vec::new() }.pays_back()
+    deletion(candidate).pays_back()
+}
+
+fn deletion<'c, 'a>(candidate: &'c Candidate<'a>) -> Component<'c, 'a> {
+    Component { sources: vec![candidate], new_nodes: Vec::new() }
 }
 
 /// The state in which a node was last simulated alone without result.
