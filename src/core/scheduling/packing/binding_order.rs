@@ -8,7 +8,8 @@
 
 use crate::scheduling::nodes::simulation_state::{NodeRef, SchedulingState};
 use crate::scheduling::offerings::limits::LaunchLimits;
-use crate::scheduling::packing::fill::{Fill, FillOrder, PoolFiller, QueuedPods};
+use crate::scheduling::packing::binding_queue::BindingQueue;
+use crate::scheduling::packing::fill::{Fill, FillOrder, PoolFiller};
 use crate::scheduling::packing::repack::{
     PodCounts, RepackOptions, RepackedNodes, apply_packing, classes_by_size, exchangeable_nodes, fill_groups,
     new_node_fills,
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Fewer nodes are left as they are: pods that are bound otherwise need one node more at the most.
 const MIN_NODES: usize = 3;
-/// Pairs of pod class and node that are evaluated: about a tenth of a second at the most.
+/// Pods, and pairs of pod class and node, that are evaluated.
 const MAX_EVALUATIONS: usize = 5_000_000;
 /// Nodes of one size may cost one part in so many more: otherwise some pods wait for a second launch, and what is planned for
 /// them while the first nodes come up is not the cheapest.
@@ -29,8 +30,6 @@ const ONE_PASS_DIVISOR: i64 = 20;
 /// kubelet, address and set of connections to the API server, while the sizes of a family cost the same per core but for
 /// rounding and what the system reserves.
 const FEWER_NODES_DIVISOR: i64 = 100;
-/// Into how many parts the queue is divided at the most; those of one part come kind by kind.
-const MAX_PARTS: usize = 64;
 /// Orders in which the nodes of a plan may become ready: by steps of so many nodes through the plan.
 const READY_STEPS: [usize; 3] = [1, 7, 13];
 
@@ -65,9 +64,8 @@ struct Replan {
     nodes: Vec<(usize, u32)>,
     /// How many pods of each group.
     pods: Vec<usize>,
-    /// The group of each in the order in which kube-scheduler binds them, and the same in parts.
-    all_queued: Vec<usize>,
-    queue: Vec<QueuedPods>,
+    /// They in the order in which kube-scheduler binds them.
+    queue: BindingQueue,
     /// What is allowed without the plan.
     limits: LaunchLimits,
 }
@@ -85,18 +83,17 @@ impl Replan {
             limits.give_back(&options.pool_offerings, &options.pool_offerings.candidates[open.candidate as usize]);
             nodes.push((open.candidate as usize, state.open.candidate_sets.get(open.candidate_set).zones));
         }
-        let all_queued = queue_order(state, planned, &all);
+        let queue = BindingQueue::new(&queue_order(state, planned, &all), all.len());
         let pods = all.into_iter().map(|(_, pods)| pods).collect();
-        Self { filler, nodes, pods, all_queued, queue: Vec::new(), limits }
+        Self { filler, nodes, pods, queue, limits }
     }
 
     /// Nodes of one size for all pods, if these cost less in the end, or are fewer and cost hardly more.
     fn cheaper_fills(mut self, work: &mut usize) -> Option<Vec<(usize, Fill)>> {
-        let candidates = self.filler.candidates(&self.limits);
-        let evaluations = (candidates.len() + READY_STEPS.len()) * self.nodes.len() * self.pods.len();
-        let parts = (*work / evaluations.max(1)).min(MAX_PARTS);
-        *work = work.checked_sub(evaluations * parts.max(1))?;
-        self.queue = in_parts(&self.all_queued, parts);
+        let evaluations = self.nodes.len() * self.pods.len() + self.pods.iter().sum::<usize>();
+        let plans = *work / evaluations.max(1);
+        let candidates = self.cheapest_candidates(plans.checked_sub(READY_STEPS.len()).filter(|most| *most > 0)?);
+        *work -= (candidates.len() + READY_STEPS.len()) * evaluations;
         let planned = self.planned();
         let (mut least_cost, mut better) = (planned.max_cost_of_fewer, Vec::new());
         for candidate in &candidates {
@@ -107,6 +104,15 @@ impl Replan {
             }
         }
         Some(self.with_smaller_last(fewest_nodes(better)?.1, &candidates))
+    }
+
+    /// At most so many candidates, of which nodes of one size may cost the least; in their order.
+    fn cheapest_candidates(&mut self, most: usize) -> Vec<usize> {
+        let mut candidates = self.filler.candidates(&self.limits);
+        candidates.sort_by_cached_key(|candidate| (self.filler.least_cost(*candidate, &self.pods), *candidate));
+        candidates.truncate(most);
+        candidates.sort_unstable();
+        candidates
     }
 
     /// The plan in the end: with the nodes for pods that find no room, the mean over several orders in which nodes become ready.
@@ -202,7 +208,7 @@ impl Replan {
         let Some((large, last)) = fills.last().map(|(large, fill)| (*large, fill.taken.clone())) else { return fills };
         for smaller in candidates.iter().copied().filter(|candidate| *candidate < large) {
             self.filler.set_pending(&last);
-            let fill = self.filler.fill_from_queue(smaller, u32::MAX, &mut QueuedPods::by_group(&last));
+            let fill = self.filler.fill_from_queue(smaller, u32::MAX, &mut BindingQueue::by_group(&last));
             if self.filler.is_done() && [0, count / 2].iter().all(|at| self.holds_all(large, count, (*at, smaller))) {
                 fills.pop();
                 fills.push((smaller, fill));
@@ -242,17 +248,6 @@ pub(crate) fn queue_order(state: &SchedulingState, planned: RepackedNodes<'_>, a
     }
     queue.sort_unstable();
     queue.into_iter().map(|(_, _, _, group)| group).collect()
-}
-
-/// The same in parts, in each of which pods come kind by kind.
-pub(crate) fn in_parts(queue: &[usize], parts: usize) -> Vec<QueuedPods> {
-    let mut runs = Vec::new();
-    for part in queue.chunks(queue.len().div_ceil(parts.max(1)).max(1)) {
-        let mut pods: BTreeMap<usize, usize> = BTreeMap::new();
-        part.iter().for_each(|group| *pods.entry(*group).or_default() += 1);
-        runs.extend(pods.into_iter().map(|(group, pods)| QueuedPods { group, pods }));
-    }
-    runs
 }
 
 impl RepackedNodes<'_> {

@@ -11,6 +11,7 @@ use crate::scheduling::offerings::available::PoolOfferings;
 use crate::scheduling::offerings::limits::LaunchLimits;
 use crate::scheduling::offerings::min_values::ChosenCandidate;
 use crate::scheduling::offerings::min_values::Load;
+use crate::scheduling::packing::binding_queue::BindingQueue;
 use crate::scheduling::packing::lower_bound::dual_prices;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -46,20 +47,6 @@ pub(crate) struct FillGroup {
     pub(crate) requests: Resources,
     /// How many are pending.
     pub(crate) pending: usize,
-}
-
-/// Pods of one group that wait one after another in kube-scheduler's queue.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QueuedPods {
-    pub(crate) group: usize,
-    pub(crate) pods: usize,
-}
-
-impl QueuedPods {
-    /// So many pods of each group, one group after another.
-    pub(crate) fn by_group(pods: &[usize]) -> Vec<Self> {
-        pods.iter().enumerate().map(|(group, pods)| Self { group, pods: *pods }).collect()
-    }
 }
 
 /// Fills new nodes of one pool with pending pods.
@@ -118,7 +105,7 @@ impl PoolFiller {
         let mut candidates = self.candidates(limits);
         candidates.sort_by_key(|candidate| self.cost(*candidate));
         let pending: Vec<usize> = self.groups.iter().map(|group| group.pending).collect();
-        let queue: Vec<QueuedPods> = QueuedPods::by_group(&pending);
+        let queue = BindingQueue::by_group(&pending);
         for candidate in candidates {
             let fill = self.fill_from_queue(candidate, u32::MAX, &mut queue.clone());
             if self.is_done() && self.meets_min_values(candidate, &fill, limits) {
@@ -167,22 +154,30 @@ impl PoolFiller {
 
     /// Fills a node in some zones with pods in the order of a queue, as kube-scheduler fills one that is ready; they are no
     /// longer pending.
-    pub(crate) fn fill_from_queue(&mut self, candidate: usize, zones: u32, queue: &mut Vec<QueuedPods>) -> Fill {
+    pub(crate) fn fill_from_queue(&mut self, candidate: usize, zones: u32, queue: &mut BindingQueue) -> Fill {
         let mut fill = Fill::default();
         self.reset(candidate, &mut fill);
         fill.zones &= zones;
-        queue.retain_mut(|queued| {
-            let fits = self.fits(candidate, queued.group, &fill).min(queued.pods);
+        queue.offer(|group, pods| {
+            let fits = self.fits(candidate, group, &fill).min(pods);
             if fits > 0 {
-                self.add(queued.group, fits, &mut fill, candidate);
-                queued.pods -= fits;
+                self.add(group, fits, &mut fill, candidate);
             }
-            queued.pods > 0
+            fits
         });
         for (group, taken) in self.groups.iter_mut().zip(&fill.taken) {
             group.pending -= taken;
         }
         fill
+    }
+
+    /// The least that nodes of a candidate cost for so many pods of each group, in nano-USD per hour: with fractions of nodes
+    /// and of pods.
+    pub(crate) fn least_cost(&self, candidate: usize, pods: &[usize]) -> i128 {
+        let candidate = &self.pool.candidates[candidate];
+        let mut demand = Resources::default();
+        self.groups.iter().zip(pods).for_each(|(group, pods)| demand.add(&group.requests.times(*pods as i64)));
+        greatest_share(&demand, &candidate.pod_capacity, i128::from(candidate.cost()))
     }
 
     /// Computes the candidates to try, and the value of a pod of each group.
@@ -355,13 +350,15 @@ impl PoolFiller {
 
 /// The greatest share that a request takes of any resource of a capacity, times a price; `None` when it does not fit.
 fn cost_share(requests: &Resources, capacity: &Resources, price: i128) -> Option<i128> {
-    if !requests.fits(capacity) {
-        return None;
-    }
+    requests.fits(capacity).then(|| greatest_share(requests, capacity, price))
+}
+
+/// The same, however many of the capacity it takes.
+fn greatest_share(requests: &Resources, capacity: &Resources, price: i128) -> i128 {
     let shares = requests
         .requested_with_available(capacity)
         .map(|(need, available)| price * i128::from(need) / i128::from(available.max(1)));
-    Some(shares.max().unwrap_or(0))
+    shares.max().unwrap_or(0)
 }
 
 /// How similar the proportions of a request are to those of the remaining capacity: the cosine of the angle between

@@ -8,8 +8,8 @@
 use crate::model::amounts::resources::Resources;
 use crate::scheduling::nodes::new_node::OpenNodeId;
 use crate::scheduling::nodes::simulation_state::SchedulingState;
-use crate::scheduling::packing::binding_order::{in_parts, queue_order};
-use crate::scheduling::packing::fill::{FillOrder, PoolFiller, QueuedPods};
+use crate::scheduling::packing::binding_order::queue_order;
+use crate::scheduling::packing::fill::{FillOrder, PoolFiller};
 use crate::scheduling::packing::repack::{
     NewNodeFill, Packing, PodCounts, RepackOptions, RepackedNodes, apply_packing, classes_by_size, exchangeable_nodes,
     fill_groups, new_node_fills,
@@ -46,6 +46,13 @@ pub(crate) fn add_nodes_for_spread_pods(state: &mut SchedulingState) {
 
 fn count(left: &LeftPods) -> usize {
     left.values().flat_map(PodCounts::values).sum()
+}
+
+/// Pods of one rank that wait one after another in kube-scheduler's queue.
+#[derive(Debug, Clone, Copy)]
+struct QueuedPods {
+    rank: usize,
+    pods: usize,
 }
 
 /// Planned nodes and their pods, as kube-scheduler sees them.
@@ -111,6 +118,17 @@ impl<'a> Play<'a> {
     }
 }
 
+/// kube-scheduler's queue, by ranks, in parts, in each of which pods come kind by kind.
+fn in_parts(queue: &[usize], parts: usize) -> Vec<QueuedPods> {
+    let mut runs = Vec::new();
+    for part in queue.chunks(queue.len().div_ceil(parts.max(1)).max(1)) {
+        let mut pods: BTreeMap<usize, usize> = BTreeMap::new();
+        part.iter().for_each(|rank| *pods.entry(*rank).or_default() += 1);
+        runs.extend(pods.into_iter().map(|(rank, pods)| QueuedPods { rank, pods }));
+    }
+    runs
+}
+
 /// What the groups of zones count without the pods of these nodes.
 fn counts_before(state: &mut SchedulingState, RepackedNodes { nodes, ranked }: RepackedNodes<'_>) -> GroupCounts {
     let (open, topology) = (&state.open, &mut state.constraints.topology);
@@ -164,7 +182,7 @@ impl Binding<'_> {
             self.ready.retain(|node| requests.iter().any(|requests| requests.fits(&room[*node])));
         }
         let mut left = LeftPods::new();
-        for QueuedPods { group: rank, pods } in waiting {
+        for QueuedPods { rank, pods } in waiting {
             for n in 0..pods {
                 let Some(zone) = self.wanted_zone(rank, n) else { continue };
                 self.count(rank, zone);
@@ -178,7 +196,7 @@ impl Binding<'_> {
     fn bind_waiting(&mut self, waiting: &mut Vec<QueuedPods>, newest: usize) -> bool {
         let mut progress = false;
         waiting.retain_mut(|queued| {
-            let rank = queued.group;
+            let rank = queued.rank;
             if self.play.spreads[rank] {
                 while queued.pods > 0 && self.bind_spread(rank) {
                     queued.pods -= 1;
