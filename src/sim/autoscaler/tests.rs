@@ -308,6 +308,7 @@ fn a_budget_that_allows_no_eviction_keeps_its_node() {
         namespace: Namespace::new("default").unwrap(),
         selector: one_of("app", &["guarded"]),
         limit: BudgetLimit::MaxUnavailable(0),
+        always_allows_unready: false,
     };
     start.manifests.budgets = vec![(key("guarded"), budget)];
     let held = after(&start, hours(3));

@@ -18,6 +18,8 @@ pub(crate) const AGENT_POOL: &str = "kubernetes.azure.com/agentpool";
 pub(super) enum PodTimer {
     /// Its containers start.
     WorldSetup,
+    /// Its readiness probes succeed.
+    Ready,
     /// Its work is done.
     Succeed,
     /// Its grace is over.
@@ -42,7 +44,15 @@ pub(super) enum PodOrigin {
 pub(super) struct PodRuntime {
     pub(super) origin: PodOrigin,
     pub(super) grace: SignedDuration,
+    pub(super) ready_after: SignedDuration,
     pub(super) run_for: Option<SignedDuration>,
+}
+
+impl PodRuntime {
+    /// Of a pod that runs until it is deleted.
+    pub(super) fn of(origin: PodOrigin, template: &PodTemplate) -> Self {
+        Self { origin, grace: template.grace, ready_after: template.ready_after, run_for: None }
+    }
 }
 
 impl Cluster {
@@ -162,17 +172,29 @@ impl Cluster {
             _ if pod.node.as_ref().is_some_and(|n| self.kubelets.hold_back(n, timer, key, uid)) => {}
             PodTimer::End => self.take_pod(key),
             PodTimer::WorldSetup if pod.deleting_at.is_none() => self.pod_starts(&pod),
+            PodTimer::Ready if pod.deleting_at.is_none() => self.pod_ready(&pod),
             PodTimer::Succeed if pod.deleting_at.is_none() => self.pod_succeeds(&pod),
-            PodTimer::WorldSetup | PodTimer::Succeed => {}
+            PodTimer::WorldSetup | PodTimer::Ready | PodTimer::Succeed => {}
         }
     }
 
     fn pod_starts(&mut self, pod: &Pod) {
-        let run_for = self.workloads.runtimes.get(&pod.key).and_then(|o| o.run_for);
+        let runtime = self.workloads.runtimes.get(&pod.key);
+        let (ready_after, run_for) = runtime.map_or((SignedDuration::ZERO, None), |o| (o.ready_after, o.run_for));
         if let Some(run_for) = run_for {
             self.set_pod_timer(run_for, PodTimer::Succeed, pod);
         }
-        self.put_pod(Pod { phase: PodPhase::Running, ready: true, started_at: Some(self.now), ..pod.clone() });
+        let started = Pod { phase: PodPhase::Running, started_at: Some(self.now), ..pod.clone() };
+        if ready_after > SignedDuration::ZERO {
+            self.set_pod_timer(ready_after, PodTimer::Ready, pod);
+            self.put_pod(started);
+        } else {
+            self.pod_ready(&started);
+        }
+    }
+
+    fn pod_ready(&mut self, pod: &Pod) {
+        self.put_pod(Pod { ready: true, ..pod.clone() });
         if let Some(PodOrigin::Workload(workload)) = self.workloads.runtimes.get(&pod.key).map(|o| o.origin.clone())
             && self.is_rolled_out(&workload)
         {

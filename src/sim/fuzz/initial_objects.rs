@@ -48,7 +48,10 @@ pub(super) fn budgets() -> Vec<(ObjectKey, PodBudget)> {
     let budget = |(name, limit): (&str, BudgetLimit)| {
         let mut selector = Requirements::new();
         selector.add("app", Requirement::any_of([name]));
-        (key(name), PodBudget { namespace: known(Namespace::new("default")), selector, limit })
+        (
+            key(name),
+            PodBudget { namespace: known(Namespace::new("default")), selector, limit, always_allows_unready: false },
+        )
     };
     limits.map(budget).into()
 }

@@ -20,7 +20,7 @@
 //! - A size with zones has no regional offering beside its zonal ones, as elsewhere in the catalogue here. Quotas are
 //!   learnt from refusals; the provider also reads them every ten minutes.
 //! - Terminating pods of StatefulSets are not planned for, since they cannot be told from those of other workloads.
-//!   `unhealthyPodEvictionPolicy` and attach limits of disks do not exist in these worlds.
+//!   Attach limits of disks do not exist in these worlds.
 //! - Pods that a drain deletes at the end of the `terminationGracePeriod` get their whole own grace.
 //! - Drift, fixed-size pools, NodeOverlays, capacity reservations and CapacityBuffers do not occur. The steps of a
 //!   scenario that change NodePools are left out.

@@ -1,7 +1,7 @@
 //! Karpenter's predicates on pods.
 
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::model::cluster::pod::{Pod, PodOwner, PodPhase};
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 
 /// A pod that outlives its deletion by so long is not waited for.
 const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(1);
@@ -49,7 +49,7 @@ pub(super) fn stuck_at(pod: &Pod) -> Option<Timestamp> {
 
 /// Its condition Ready is true.
 pub(super) fn is_ready(pod: &Pod) -> bool {
-    pod.phase == PodPhase::Running
+    pod.ready
 }
 
 /// The drain's order: lower tiers go first, and the next begins when all pods of the one before are gone.

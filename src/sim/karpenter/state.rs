@@ -301,7 +301,7 @@ fn eviction_limit(budget: &crate::workload::PodBudget, allows_one: bool) -> Evic
                 | BudgetLimit::MaxUnavailablePercent(0)
                 | BudgetLimit::MinAvailablePercent(100)
         ),
-        frees_unready: false,
+        frees_unready: budget.always_allows_unready,
     }
 }
 

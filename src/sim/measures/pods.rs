@@ -54,7 +54,7 @@ struct LivePod {
     running_since: Option<Timestamp>,
     /// When the pod that it replaces was evicted.
     replaces: Option<Timestamp>,
-    /// The eviction since which its replica does not run.
+    /// The eviction since which its replica is not ready.
     unavailable_since: Option<Timestamp>,
     /// It was evicted itself.
     is_evicted: bool,
@@ -107,9 +107,11 @@ impl PodMeasures {
         }
         if pod.deleting_at.is_some() || pod.is_terminal() {
             live.end(&mut self.tallies, now);
-        } else if pod.phase == PodPhase::Running && live.running_since.is_none() && !live.is_evicted {
-            live.running_since = Some(now);
-            live.available(&mut self.tallies, now);
+        } else if pod.phase == PodPhase::Running && !live.is_evicted {
+            live.running_since.get_or_insert(now);
+            if pod.ready {
+                live.available(&mut self.tallies, now);
+            }
         }
     }
 
@@ -216,7 +218,7 @@ impl LivePod {
         if self.replaces.is_some() { &mut tally.replacements } else { &mut tally.new }
     }
 
-    /// Its replica runs again, or is no longer wanted, or is evicted again.
+    /// Its replica is ready again, or is no longer wanted, or is evicted again.
     fn available(&mut self, tallies: &mut Tallies, now: Timestamp) {
         if let Some(since) = self.unavailable_since.take() {
             self.tally(tallies).unavailable += now.duration_since(since);

@@ -53,7 +53,7 @@ impl Story {
     }
 
     fn start(&mut self, pod: &mut Pod, now: i64) {
-        pod.phase = PodPhase::Running;
+        (pod.phase, pod.ready) = (PodPhase::Running, true);
         self.change(pod, now);
     }
 

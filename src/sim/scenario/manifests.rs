@@ -96,7 +96,12 @@ impl<'d> ManifestCollector<'d> {
                     && let Some(selector) = budget.selector
                 {
                     let namespace = budget.key.namespace.clone();
-                    let guard = PodBudget { namespace, selector, limit: budget.limit };
+                    let guard = PodBudget {
+                        namespace,
+                        selector,
+                        limit: budget.limit,
+                        always_allows_unready: budget.always_allows_unready,
+                    };
                     self.manifests.budgets.push((budget.key, guard));
                 }
             }
@@ -177,6 +182,6 @@ impl<'d> ManifestCollector<'d> {
 
 fn template(read: convert::PodTemplate) -> PodTemplate {
     let grace = read.termination_grace_period.unwrap_or(PodTemplate::GRACE);
-    let convert::PodTemplate { do_not_disrupt, deletion_cost, .. } = read;
-    PodTemplate { grace, do_not_disrupt, deletion_cost, ..PodTemplate::new(Arc::clone(&read.shape)) }
+    let convert::PodTemplate { ready_after, do_not_disrupt, deletion_cost, .. } = read;
+    PodTemplate { grace, ready_after, do_not_disrupt, deletion_cost, ..PodTemplate::new(Arc::clone(&read.shape)) }
 }

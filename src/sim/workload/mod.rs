@@ -24,6 +24,8 @@ pub struct PodTemplate {
     pub shape: Arc<PodShape>,
     /// `terminationGracePeriodSeconds`. Simulated pods always take all of it.
     pub grace: SignedDuration,
+    /// From their start until they are ready.
+    pub ready_after: SignedDuration,
     /// They must not be disrupted.
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// Annotation `controller.kubernetes.io/pod-deletion-cost`.
@@ -37,7 +39,13 @@ impl PodTemplate {
     /// Pods of this shape with Kubernetes' default grace.
     #[must_use]
     pub fn new(shape: impl Into<Arc<PodShape>>) -> Self {
-        Self { shape: shape.into(), grace: Self::GRACE, do_not_disrupt: None, deletion_cost: 0 }
+        Self {
+            shape: shape.into(),
+            grace: Self::GRACE,
+            ready_after: SignedDuration::ZERO,
+            do_not_disrupt: None,
+            deletion_cost: 0,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets.
 
 pub use napkeeper_api::convert::BudgetLimit;
-use napkeeper_core::model::cluster::pod::{Labels, Pod, PodPhase};
+use napkeeper_core::model::cluster::pod::{Labels, Pod};
 use napkeeper_core::model::names::Namespace;
 use napkeeper_core::model::requirements::Requirements;
 
@@ -14,6 +14,8 @@ pub struct PodBudget {
     pub selector: Requirements,
     /// Its limit.
     pub limit: BudgetLimit,
+    /// Pods that are not ready may always be evicted: `unhealthyPodEvictionPolicy: AlwaysAllow`.
+    pub always_allows_unready: bool,
 }
 
 impl PodBudget {
@@ -41,9 +43,9 @@ impl PodBudget {
         }
     }
 
-    /// True when the disruption controller counts the pod as healthy: it runs, and is not being deleted.
+    /// True when the disruption controller counts the pod as healthy: it is ready, and not being deleted.
     #[must_use]
     pub fn is_healthy(pod: &Pod) -> bool {
-        pod.phase == PodPhase::Running && pod.deleting_at.is_none()
+        pod.ready && pod.deleting_at.is_none()
     }
 }

@@ -29,8 +29,8 @@ pub struct RolloutCounts {
 pub struct RevisionPods {
     /// All of them.
     pub all: usize,
-    /// Those of them that run.
-    pub running: usize,
+    /// Those of them that are ready.
+    pub ready: usize,
 }
 
 /// The next step of a rolling update.
@@ -38,15 +38,15 @@ pub struct RevisionPods {
 pub struct RolloutStep {
     /// New pods to be created.
     pub create: usize,
-    /// Old pods that do not run to be deleted.
-    pub delete_pending: usize,
-    /// Old pods that run to be deleted.
-    pub delete_running: usize,
+    /// Old pods that are not ready to be deleted.
+    pub delete_unready: usize,
+    /// Old pods that are ready to be deleted.
+    pub delete_ready: usize,
 }
 
 impl Rollout {
     /// What the Deployment controller does next: it creates new pods as far as the surge allows, and deletes old ones, those
-    /// that do not run first, as far as enough run (`rolling.go`, kubernetes `pkg/controller/deployment`).
+    /// that are not ready first, as far as enough are (`rolling.go`, kubernetes `pkg/controller/deployment`).
     #[must_use]
     pub fn step(&self, counts: RolloutCounts) -> RolloutStep {
         let RolloutCounts { wanted, new, old } = counts;
@@ -54,12 +54,12 @@ impl Rollout {
         let room = (wanted + surge).saturating_sub(new.all + old.all);
         let create = wanted.saturating_sub(new.all).min(room);
         let least = wanted.saturating_sub(unavailable);
-        // New pods that do not run yet count as missing.
-        let deletable = (new.all + old.all).saturating_sub(least + (new.all - new.running));
-        let delete_pending = (old.all - old.running).min(deletable);
-        let spare = (new.running + old.running).saturating_sub(least);
-        let delete_running = old.running.min(spare).min(deletable - delete_pending);
-        RolloutStep { create, delete_pending, delete_running }
+        // New pods that are not ready yet count as missing.
+        let deletable = (new.all + old.all).saturating_sub(least + (new.all - new.ready));
+        let delete_unready = (old.all - old.ready).min(deletable);
+        let spare = (new.ready + old.ready).saturating_sub(least);
+        let delete_ready = old.ready.min(spare).min(deletable - delete_unready);
+        RolloutStep { create, delete_unready, delete_ready }
     }
 }
 
@@ -79,10 +79,10 @@ mod tests {
         [old, old_running]: [usize; 2],
     ) -> [usize; 3] {
         let rollout = Rollout { requests: None, max_surge: surge, max_unavailable: unavailable };
-        let new = RevisionPods { all: new, running: new_running };
-        let old = RevisionPods { all: old, running: old_running };
+        let new = RevisionPods { all: new, ready: new_running };
+        let old = RevisionPods { all: old, ready: old_running };
         let step = rollout.step(RolloutCounts { wanted: 10, new, old });
-        [step.create, step.delete_pending, step.delete_running]
+        [step.create, step.delete_unready, step.delete_ready]
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The `count` pods that a ReplicaSet deletes first: those without a node, those that do not run, those on the nodes
+/// The `count` pods that a ReplicaSet deletes first: those without a node, those that do not run, those that are not ready, those on the nodes
 /// with the most pods of the set, then the newest (`ActivePodsWithRanks`, kubernetes
 /// `pkg/controller/controller_utils.go`; deletion costs and restarts are not simulated). Ties are broken by name, the
 /// last first.
@@ -21,6 +21,7 @@ pub fn surplus(mut pods: Vec<Arc<Pod>>, count: usize) -> Vec<Arc<Pod>> {
         (
             pod.node.is_some(),
             pod.phase == PodPhase::Running,
+            pod.ready,
             Reverse(rank(pod)),
             Reverse(pod.started_at),
             Reverse(pod.created_at),

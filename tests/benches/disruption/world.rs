@@ -119,7 +119,12 @@ impl WorldBuilder {
 
     /// A disruption budget for the pods of an app.
     pub(crate) fn budget(&mut self, app: &str, limit: BudgetLimit) -> Result<()> {
-        let budget = PodBudget { namespace: Namespace::new("default")?, selector: app_is(app)?, limit };
+        let budget = PodBudget {
+            namespace: Namespace::new("default")?,
+            selector: app_is(app)?,
+            limit,
+            always_allows_unready: false,
+        };
         self.world.setup.manifests.budgets.push((key(app)?, budget));
         Ok(())
     }

@@ -19,6 +19,8 @@ pub struct PodDisruptionBudget {
     pub selector: Option<Requirements>,
     /// Its limit.
     pub limit: BudgetLimit,
+    /// Pods that are not ready may always be evicted: `unhealthyPodEvictionPolicy: AlwaysAllow`.
+    pub always_allows_unready: bool,
 }
 
 /// The limit of a PodDisruptionBudget. Percentages are of the desired pods, rounded up, as in Kubernetes.
@@ -68,7 +70,9 @@ pub fn disruption_budget(object: &WireBudget) -> Result<PodDisruptionBudget, Vio
         }),
         (None, None) => Some(BudgetLimit::MinAvailable(1)),
     };
-    found.finish(key.zip(limit).map(|(key, limit)| PodDisruptionBudget { key, selector, limit }))
+    let policy = spec.and_then(|s| s.unhealthy_pod_eviction_policy.as_deref());
+    let always_allows_unready = policy == Some("AlwaysAllow");
+    found.finish(key.zip(limit).map(|(key, limit)| PodDisruptionBudget { key, selector, limit, always_allows_unready }))
 }
 
 /// Reads which pods a PodDisruptionBudget protects, and what it allows by its status; one without a status allows
@@ -77,19 +81,18 @@ pub fn disruption_budget(object: &WireBudget) -> Result<PodDisruptionBudget, Vio
 /// # Errors
 /// [`Violations`]: all that is wrong with it.
 pub fn disruption_budget_state(object: &WireBudget) -> Result<BudgetState, Violations> {
-    let PodDisruptionBudget { key, selector, limit } = disruption_budget(object)?;
+    let PodDisruptionBudget { key, selector, limit, always_allows_unready } = disruption_budget(object)?;
     let status = object.status.as_ref();
     let is_current = status.and_then(|status| status.observed_generation) >= object.metadata.generation;
     let count = |n: Option<i32>| u32::try_from(n.unwrap_or_default()).unwrap_or_default();
     let healthy = count(status.map(|status| status.current_healthy));
     let desired_healthy = count(status.map(|status| status.desired_healthy));
     let expected = count(status.map(|status| status.expected_pods));
-    let always = object.spec.as_ref().and_then(|spec| spec.unhealthy_pod_eviction_policy.as_deref());
     Ok(BudgetState {
         key,
         selector,
         disruptions_allowed: if is_current { count(status.map(|status| status.disruptions_allowed)) } else { 0 },
-        allows_unready: always == Some("AlwaysAllow") || (desired_healthy > 0 && healthy >= desired_healthy),
+        allows_unready: always_allows_unready || (desired_healthy > 0 && healthy >= desired_healthy),
         is_fully_blocking: match limit {
             BudgetLimit::MaxUnavailable(0)
             | BudgetLimit::MaxUnavailablePercent(0)

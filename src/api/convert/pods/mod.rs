@@ -33,6 +33,8 @@ pub struct PodTemplate {
     pub volumes: Vec<ObjectName>,
     /// `terminationGracePeriodSeconds`; `None` is the default of Kubernetes.
     pub termination_grace_period: Option<SignedDuration>,
+    /// How long after its start a pod is ready at the earliest: the longest `initialDelaySeconds` of its readiness probes.
+    pub ready_after: SignedDuration,
 }
 
 /// Annotation of a pod that the kubelet made from a file.
@@ -87,7 +89,14 @@ fn read(
         deletion_cost: deletion_cost(metadata),
         volumes: volumes(spec, metadata.name.as_deref(), &at_spec, found),
         termination_grace_period: spec.termination_grace_period_seconds.map(SignedDuration::from_secs),
+        ready_after: ready_after(spec),
     }
+}
+
+fn ready_after(spec: &PodSpec) -> SignedDuration {
+    let probes = spec.containers.iter().filter_map(|container| container.readiness_probe.as_ref());
+    let longest = probes.filter_map(|probe| probe.initial_delay_seconds).max().unwrap_or_default();
+    SignedDuration::from_secs(longest.max(0).into())
 }
 
 fn do_not_disrupt(metadata: &ObjectMeta) -> Option<DoNotDisrupt> {

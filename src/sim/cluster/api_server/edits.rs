@@ -169,7 +169,7 @@ impl Cluster {
         if self.store.pods().get(&key).is_some() {
             return None;
         }
-        let runtime = PodRuntime { origin: PodOrigin::Unmanaged, grace: template.grace, run_for: None };
+        let runtime = PodRuntime::of(PodOrigin::Unmanaged, template);
         self.workloads.runtimes.insert(key.clone(), runtime);
         self.workloads.bare.insert(key.clone());
         Some(self.new_pod(key, template, owner, volumes))

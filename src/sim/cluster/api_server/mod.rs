@@ -109,8 +109,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// The eviction API: pods that do not run may always go; others only if the budget that guards them allows it. What
-    /// several budgets guard is never evicted.
+    /// The eviction API: pods that do not run may always go; others only if the budget that guards them allows it, or
+    /// its `unhealthyPodEvictionPolicy` if they are not ready. What several budgets guard is never evicted.
     fn evict(&mut self, key: &ObjectKey, uid: &Uid) -> Result<(), ClusterError> {
         let pod = self.store.pods().get(key).ok_or(ClusterError::NotFound)?;
         if pod.uid != *uid {
@@ -118,7 +118,7 @@ impl Cluster {
         }
         let protecting: Vec<&PodBudget> = self.budgets.values().filter(|budget| budget.guards_pod(pod)).collect();
         let refusal = match protecting[..] {
-            [budget] if !self.counts_of(budget).allows_one() => Some(ClusterError::Budget { retry_after: 0 }),
+            [budget] if !self.allows_eviction(budget, pod) => Some(ClusterError::Budget { retry_after: 0 }),
             [] | [_] => None,
             _ => Some(ClusterError::SeveralBudgets),
         };
@@ -129,6 +129,11 @@ impl Cluster {
         self.count_eviction(&pod);
         self.end_pod(key);
         Ok(())
+    }
+
+    fn allows_eviction(&self, budget: &PodBudget, pod: &Pod) -> bool {
+        let counts = self.counts_of(budget);
+        counts.allows_one() || !pod.ready && (budget.always_allows_unready || counts.allows_unready())
     }
 
     /// The policy deletes a pod past all budgets, as at the end of a termination grace period.

@@ -88,8 +88,7 @@ impl Cluster {
             return;
         }
         let key = ObjectKey { namespace: set.namespace.clone(), name: self.ids.name(&set.name) };
-        let runtime =
-            PodRuntime { origin: PodOrigin::DaemonSet(set, node.name.clone()), grace: template.grace, run_for: None };
+        let runtime = PodRuntime::of(PodOrigin::DaemonSet(set, node.name.clone()), template);
         self.workloads.runtimes.insert(key.clone(), runtime);
         self.daemon_sets.pods.insert(node_and_set, key.clone());
         let pod = self.new_pod(key, template, PodOwner::DaemonSet, Vec::new());

@@ -21,6 +21,11 @@ impl BudgetCounts {
     pub(in crate::cluster) fn allows_one(self) -> bool {
         self.healthy > self.desired_healthy
     }
+
+    /// True when a pod that is not ready may go by `IfHealthyBudget`, the default of `unhealthyPodEvictionPolicy`.
+    pub(in crate::cluster) fn allows_unready(self) -> bool {
+        self.desired_healthy > 0 && self.healthy >= self.desired_healthy
+    }
 }
 
 impl Cluster {
@@ -35,12 +40,13 @@ impl Cluster {
     pub(in crate::cluster) fn run_disruption_budgets(&mut self) {
         for key in std::mem::take(&mut self.dirty.budgets) {
             let Some(budget) = self.budgets.get(&key) else { continue };
-            let BudgetCounts { healthy, desired_healthy, expected } = self.counts_of(budget);
+            let counts = self.counts_of(budget);
+            let BudgetCounts { healthy, desired_healthy, expected } = counts;
             let state = Arc::new(PodDisruptionBudget {
                 key: key.clone(),
                 selector: Some(budget.selector.clone()),
                 disruptions_allowed: healthy.saturating_sub(desired_healthy),
-                allows_unready: desired_healthy > 0 && healthy >= desired_healthy,
+                allows_unready: budget.always_allows_unready || counts.allows_unready(),
                 is_fully_blocking: expected > 0 && desired_healthy >= expected,
                 healthy,
                 desired_healthy,

@@ -4,7 +4,7 @@ use crate::cluster::pods::{PodOrigin, PodRuntime};
 use crate::cluster::{Cluster, ids};
 use crate::workload::{DiskRequest, RevisionPods, Rollout, RolloutCounts, Workload, WorkloadKind, surplus};
 use jiff::Timestamp;
-use napkeeper_core::model::cluster::pod::{Pod, PodOwner, PodPhase, PodShape};
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner, PodShape};
 use napkeeper_core::model::names::{ObjectKey, ObjectName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -129,15 +129,13 @@ impl Cluster {
         let Some(entry) = self.workloads.all.get(key) else { return };
         let Some(rollout) = entry.rollout.clone() else { return };
         let (old, new): (Vec<_>, Vec<_>) = active.into_iter().partition(|pod| entry.outdated.contains(&pod.key));
-        let counted = |pods: &[Arc<Pod>]| RevisionPods {
-            all: pods.len(),
-            running: pods.iter().filter(|pod| pod.phase == PodPhase::Running).count(),
-        };
+        let counted =
+            |pods: &[Arc<Pod>]| RevisionPods { all: pods.len(), ready: pods.iter().filter(|pod| pod.ready).count() };
         let step = rollout.step(RolloutCounts { wanted, new: counted(&new), old: counted(&old) });
-        let (running, pending): (Vec<_>, Vec<_>) = old.into_iter().partition(|pod| pod.phase == PodPhase::Running);
+        let (ready, unready): (Vec<_>, Vec<_>) = old.into_iter().partition(|pod| pod.ready);
         let too_many = new.len().saturating_sub(wanted);
-        let ending = surplus(pending, step.delete_pending).into_iter();
-        let ending = ending.chain(surplus(running, step.delete_running)).chain(surplus(new, too_many));
+        let ending = surplus(unready, step.delete_unready).into_iter();
+        let ending = ending.chain(surplus(ready, step.delete_ready)).chain(surplus(new, too_many));
         for pod in ending.collect::<Vec<_>>() {
             self.end_pod(&pod.key);
         }
@@ -199,11 +197,8 @@ impl Cluster {
         if let Some(entry) = self.workloads.all.get_mut(owner) {
             entry.pods.insert(key.clone());
         }
-        let runtime = PodRuntime {
-            origin: PodOrigin::Workload(owner.clone()),
-            grace: workload.template.grace,
-            run_for: workload.run_for(),
-        };
+        let runtime = PodRuntime::of(PodOrigin::Workload(owner.clone()), &workload.template);
+        let runtime = PodRuntime { run_for: workload.run_for(), ..runtime };
         self.workloads.runtimes.insert(key, runtime);
         self.put_pod(pod);
     }

@@ -169,6 +169,7 @@ fn history(seed: u64, steps: u64, by_events: bool) -> (Cluster, Vec<Timestamp>) 
         namespace: Namespace::new("default").unwrap(),
         selector: app_is("api"),
         limit: BudgetLimit::MinAvailable(2),
+        always_allows_unready: false,
     };
     cluster.apply_budget(key("api"), budget);
     let mut followed = Snapshot::default();

@@ -164,6 +164,7 @@ fn an_eviction_waits_for_the_budget() {
         namespace: Namespace::new("default").unwrap(),
         selector: app_is("web"),
         limit: BudgetLimit::MaxUnavailable(1),
+        always_allows_unready: false,
     };
     cluster.apply_budget(key("web"), budget);
     cluster.advance(at(10));
@@ -180,6 +181,42 @@ fn an_eviction_waits_for_the_budget() {
     cluster.advance(at(60));
     assert_eq!(pods_of(&cluster, "web").len(), 3);
     assert_eq!(perform(&mut cluster, evict(&pods[0]), at(60)), Err(ClusterError::NotFound));
+}
+
+#[test]
+fn pods_that_are_not_ready_are_evicted_as_the_policy_of_their_budget_says() {
+    // Three of four pods must be healthy. How many are when one that is not is evicted, and whether it may be.
+    for (always_allows_unready, healthy, allowed) in
+        [(false, 3, true), (false, 2, false), (true, 2, true), (true, 0, true)]
+    {
+        let mut cluster = cluster();
+        three_zones(&mut cluster);
+        let template =
+            PodTemplate { ready_after: SignedDuration::from_secs(60), ..PodTemplate::new(shape("web", 500)) };
+        let kind = WorkloadKind::Deployment { replicas: healthy };
+        cluster.apply_workload(key("web"), Workload { template, kind }, at(0));
+        let budget = PodBudget {
+            namespace: Namespace::new("default").unwrap(),
+            selector: app_is("web"),
+            limit: BudgetLimit::MinAvailable(3),
+            always_allows_unready,
+        };
+        cluster.apply_budget(key("web"), budget);
+        cluster.advance(at(30));
+        assert!(pods_of(&cluster, "web").iter().all(|pod| pod.started_at.is_some() && !pod.ready));
+        cluster.advance(at(70));
+        assert!(pods_of(&cluster, "web").iter().all(|pod| pod.ready));
+        cluster.scale(&key("web"), 4, at(70));
+        cluster.advance(at(80));
+        let unready: Vec<_> = pods_of(&cluster, "web").into_iter().filter(|pod| !pod.ready).collect();
+        assert_eq!(unready.len() as u32, 4 - healthy);
+        let state = cluster.state().disruption_budgets().get(&key("web")).unwrap();
+        assert_eq!((state.healthy, state.allows_unready), (healthy, allowed));
+        let evicted =
+            perform(&mut cluster, ClusterWrite::Evict(unready[0].key.clone(), unready[0].uid.clone()), at(80));
+        let expected = if allowed { Ok(Reply::Done) } else { Err(ClusterError::Budget { retry_after: 0 }) };
+        assert_eq!(evicted, expected, "{always_allows_unready}, {healthy} of 3");
+    }
 }
 
 #[test]

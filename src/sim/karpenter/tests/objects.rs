@@ -251,7 +251,8 @@ pub(super) fn pod_entry(cluster: &mut Cluster, words: &Words<'_>) {
         if let Some(node) = &node {
             pod.node = Some(NodeName::new(node).unwrap());
             pod.unschedulable = false;
-            pod.phase = if words.has("starting") { PodPhase::Pending } else { PodPhase::Running };
+            pod.ready = !words.has("starting");
+            pod.phase = if pod.ready { PodPhase::Running } else { PodPhase::Pending };
             pod.started_at = Some(now() - words.get("age").map_or(SignedDuration::from_hours(1), duration));
         }
         if words.has("done") {

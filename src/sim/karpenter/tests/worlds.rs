@@ -291,6 +291,7 @@ fn drains_keep_disruption_budgets() {
         namespace: Namespace::new("default").unwrap(),
         selector: web,
         limit: BudgetLimit::MaxUnavailable(1),
+        always_allows_unready: false,
     };
     start.manifests.budgets.push((key("web"), budget));
     start.actions.push(scale(mins(10), "big", 0));

@@ -90,7 +90,10 @@ impl Interruption {
 fn budget_of(name: &str, limit: BudgetLimit) -> (ObjectKey, PodBudget) {
     let mut selector = Requirements::new();
     selector.add("app", Requirement::any_of([name]));
-    (key(name), PodBudget { namespace: Namespace::new("default").unwrap(), selector, limit })
+    (
+        key(name),
+        PodBudget { namespace: Namespace::new("default").unwrap(), selector, limit, always_allows_unready: false },
+    )
 }
 
 /// A world of which load falls so that nodes are disrupted by this method, with others beside it.

@@ -104,7 +104,8 @@ fn one_blocking_budget_leaves_the_rest_as_it_would_be() {
     let mut selector = Requirements::new();
     selector.add_entry("app", Operator::In, &["held"]).unwrap();
     let namespace = Namespace::new("default").unwrap();
-    let budget = PodBudget { namespace, selector, limit: BudgetLimit::MaxUnavailablePercent(0) };
+    let budget =
+        PodBudget { namespace, selector, limit: BudgetLimit::MaxUnavailablePercent(0), always_allows_unready: false };
     blocked.manifests.budgets.push((key("held"), budget));
     let [free, blocked] = [free, blocked].map(|start| {
         let world = run_past_the_fall(&start, 60).0;
