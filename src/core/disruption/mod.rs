@@ -36,7 +36,8 @@ const VALIDATION_DELAY: SignedDuration = SignedDuration::from_secs(15);
 /// Retry delay of nodes that a budget blocks: its window opens without a change of any object.
 pub(crate) const BUDGET_RETRY: SignedDuration = SignedDuration::from_mins(1);
 
-/// How often disruption is considered while a budget keeps nodes that would be deleted: each that goes makes room for another.
+/// How often disruption is considered while a budget keeps nodes that would be deleted, since each that goes makes room for
+/// another; and how often at the most.
 const BLOCKED_INTERVAL: SignedDuration = SignedDuration::from_secs(2);
 
 /// Memory of disruption. After a crash a finding must hold for 15 s again; moves in progress are found on their objects.
@@ -48,7 +49,7 @@ pub struct DisruptionMemory {
     launches: BTreeMap<NodePoolName, Timestamp>,
     /// When disruption was last considered.
     last_pass: Option<Timestamp>,
-    /// When the next node has been found for long enough that it may be deleted.
+    /// When the next node has been found for long enough that it may be deleted, or when that is worth it.
     next_validation: Option<Timestamp>,
     /// Sets of nodes that are disrupted together.
     moves: MoveMemory,

@@ -289,7 +289,9 @@ impl Controller {
         now: Timestamp,
     ) {
         self.running_commands.remove(key);
-        self.wake_at(if report.error.is_some() { now + FAILURE_RETRY } else { now });
+        // Evictions have a back-off of their own, which is shorter.
+        let has_failed = report.error.is_some() && report.eviction.is_none();
+        self.wake_at(if has_failed { now + FAILURE_RETRY } else { now });
         if let Some(inventory) = &report.inventory {
             self.snapshot.inventory = Some(Arc::clone(inventory));
         }

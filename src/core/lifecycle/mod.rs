@@ -67,6 +67,8 @@ pub struct LifecycleMemory {
     evictions: Evictions,
     /// When the deadline of a drain was last written on its NodeClaim.
     deadlines_recorded: BTreeMap<ClaimName, Timestamp>,
+    /// Since when pods of a node have had to end, because its deadline is near or over. If lost, they get a little more time.
+    expiring_since: BTreeMap<ClaimName, Timestamp>,
     conditions_written: BTreeMap<ClaimName, WrittenConditions>,
     drains: BTreeMap<NodeName, DrainProgress>,
     /// Since when the volumes of a drained Node are waited for.
@@ -104,7 +106,7 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
     memory.pool_failures.restore(snapshot, settings, now);
     memory.pool_failures.forget(snapshot);
     report_pools(snapshot, memory, &mut plan);
-    let in_flight = EvictionsInFlight::of(snapshot);
+    let in_flight = EvictionsInFlight::of(snapshot, &memory.evictions);
     let mut reconciler = ClaimReconciler { snapshot, memory, settings, now, in_flight, plan: &mut plan };
     for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {
         if !snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
@@ -274,8 +276,13 @@ impl LifecycleMemory {
 
     /// Forgets deleted claims and pods.
     fn forget(&mut self, snapshot: &Snapshot, now: Timestamp) {
-        for map in [&mut self.launched, &mut self.billing_attempted, &mut self.terminated, &mut self.deadlines_recorded]
-        {
+        for map in [
+            &mut self.launched,
+            &mut self.billing_attempted,
+            &mut self.terminated,
+            &mut self.deadlines_recorded,
+            &mut self.expiring_since,
+        ] {
             map.retain(|name, _| snapshot.claims().get(name).is_some());
         }
         // A Node may have lost its NodeClaim. An older check has no effect.
@@ -288,7 +295,10 @@ impl LifecycleMemory {
         for map in [&mut self.labels_tried, &mut self.volumes_awaited] {
             map.retain(|name, _| snapshot.nodes().get(name).is_some());
         }
-        self.blocked_drains.retain(|name, _| snapshot.nodes().get(name).is_some());
+        self.blocked_drains.retain(|name, blocked| {
+            let has_claim = blocked.claim.as_ref().is_none_or(|claim| snapshot.claims().get(claim).is_some());
+            has_claim && snapshot.nodes().get(name).is_some()
+        });
         self.evictions.forget(now);
     }
 }

@@ -172,7 +172,7 @@ impl Cluster {
             _ if pod.node.as_ref().is_some_and(|n| self.kubelets.hold_back(n, timer, key, uid)) => {}
             PodTimer::End => self.take_pod(key),
             PodTimer::WorldSetup if pod.deleting_at.is_none() => self.pod_starts(&pod),
-            PodTimer::Ready if pod.deleting_at.is_none() => self.pod_ready(&pod),
+            PodTimer::Ready if pod.deleting_at.is_none() && !pod.is_terminal() => self.pod_ready(&pod),
             PodTimer::Succeed if pod.deleting_at.is_none() => self.pod_succeeds(&pod),
             PodTimer::WorldSetup | PodTimer::Ready | PodTimer::Succeed => {}
         }
@@ -219,15 +219,18 @@ impl Cluster {
         let Some(pod) = self.store.pods().get(key).map(Arc::clone) else {
             return;
         };
-        if pod.deleting_at.is_some() {
+        // A later request can only shorten the time, which counts from the first as far as the API server tells it.
+        if pod.deleting_at.is_some() && longest >= pod.termination_grace {
             return;
         }
         if pod.node.is_none() || pod.is_terminal() {
             self.take_pod(key);
             return;
         }
-        self.set_pod_timer(self.grace_of(key).min(longest), PodTimer::End, &pod);
-        self.put_pod(Pod { deleting_at: Some(self.now), ..Pod::clone(&pod) });
+        let termination_grace = self.grace_of(key).min(longest);
+        self.set_pod_timer(termination_grace, PodTimer::End, &pod);
+        let deleting_at = pod.deleting_at.or(Some(self.now));
+        self.put_pod(Pod { deleting_at, termination_grace, ..Pod::clone(&pod) });
     }
 
     /// How long the containers of a pod take to end.

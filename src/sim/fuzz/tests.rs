@@ -165,7 +165,7 @@ const NEEDED: &[Needed] = &[
     (&[DeletionRule::NoOtherKarpenter], &[Hazard::Identities], &["other-karpenter"], 17),
     (&[DeletionRule::LeaseHeld], &[Hazard::InterruptedWrites], &["alive"], 20),
     (&[DeletionRule::RestoreNoticed], &[Hazard::LostEvents], &["settled-pods", "settled-claims"], 134),
-    (&[DeletionRule::ClocksAgree], &[Hazard::ClockJumps], &["drained"], 21),
+    (&[DeletionRule::ClocksAgree], &[Hazard::ClockJumps], &["drained", "pod-budget"], 21),
 ];
 
 #[test]

@@ -32,7 +32,7 @@ pub struct PodFigures {
     pub re_evictions: u64,
     /// The sum of the times that pods ran.
     pub running_pod_seconds: i64,
-    /// The sum of the times from an eviction until the replacement ran.
+    /// The sum of the times from an eviction until the replacement was ready.
     pub unavailable_pod_seconds: i64,
     /// How long new pods were pending.
     pub pending_new: WaitFigures,

@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The `count` pods that a ReplicaSet deletes first: those without a node, those that do not run, those that are not ready, those on the nodes
-/// with the most pods of the set, then the newest (`ActivePodsWithRanks`, kubernetes
-/// `pkg/controller/controller_utils.go`; deletion costs and restarts are not simulated). Ties are broken by name, the
-/// last first.
+/// The `count` pods that a ReplicaSet deletes first: those without a node, those that do not run, those
+/// that are not ready, those on the nodes with the most pods of the set, then the newest (`ActivePodsWithRanks`,
+/// kubernetes `pkg/controller/controller_utils.go`; deletion costs and restarts are not simulated). Ties are broken by
+/// name, the last first.
 #[must_use]
 pub fn surplus(mut pods: Vec<Arc<Pod>>, count: usize) -> Vec<Arc<Pod>> {
     let mut on: BTreeMap<NodeName, usize> = BTreeMap::new();

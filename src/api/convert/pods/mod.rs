@@ -94,7 +94,9 @@ fn read(
 }
 
 fn ready_after(spec: &PodSpec) -> SignedDuration {
-    let probes = spec.containers.iter().filter_map(|container| container.readiness_probe.as_ref());
+    // An init container that is always restarted is a sidecar, which counts too.
+    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let probes = spec.containers.iter().chain(sidecars).filter_map(|container| container.readiness_probe.as_ref());
     let longest = probes.filter_map(|probe| probe.initial_delay_seconds).max().unwrap_or_default();
     SignedDuration::from_secs(longest.max(0).into())
 }

@@ -1,8 +1,11 @@
 //! Ends a drain in time: records when its termination grace period is over, and deletes pods early enough before.
 
+use super::FORCE_DRAIN_AFTER;
 use crate::lifecycle::{ClaimReconciler, LAUNCH_RETRY};
 use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Pod;
+use crate::model::settings::PauseSwitch;
 use crate::plan::Command;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
@@ -26,10 +29,11 @@ impl ClaimReconciler<'_> {
     }
 
     /// Deletes pods for which only their own grace period is left, or less, past PodDisruptionBudgets and
-    /// `karpenter.sh/do-not-disrupt`.
+    /// `karpenter.sh/do-not-disrupt`. Those that are being deleted get less time if theirs ends too late.
     pub(super) fn delete_expiring(&mut self, deadline: Timestamp, pods: &[Arc<Pod>]) {
-        for pod in pods.iter().filter(|pod| pod.deleting_at.is_none()) {
-            let due = deadline.saturating_sub(pod.termination_grace).unwrap_or(Timestamp::MIN);
+        let latest = deadline.max(self.now).saturating_add(LEAST_GRACE).unwrap_or(Timestamp::MAX);
+        for pod in pods.iter().filter(|pod| pod.deleting_at.is_none() || ends_by(pod).is_some_and(|end| end > latest)) {
+            let due = must_be_asked_at(pod, deadline);
             if due > self.now {
                 self.plan.wake_at(due);
             } else {
@@ -38,4 +42,29 @@ impl ClaimReconciler<'_> {
             }
         }
     }
+
+    /// When the VM is deleted although pods are left; `None` while these need not end yet, or must not be asked to. They get
+    /// time to end also where nothing could be decided around the deadline.
+    pub(super) fn forced_at(&mut self, claim: &Claim, node: &Node) -> Option<Timestamp> {
+        let deadline = claim.drain_deadline()?;
+        if self.snapshot.pause.blocks(PauseSwitch::Disrupt) {
+            self.memory.expiring_since.remove(&claim.name);
+            return None;
+        }
+        if !self.pods_to_move(node).iter().any(|pod| must_be_asked_at(pod, deadline) <= self.now) {
+            return None;
+        }
+        let since = *self.memory.expiring_since.entry(claim.name.clone()).or_insert(self.now);
+        Some(deadline.max(since) + FORCE_DRAIN_AFTER)
+    }
+}
+
+/// When a pod that was asked to end does so at the latest.
+fn ends_by(pod: &Pod) -> Option<Timestamp> {
+    Some(pod.deleting_at?.saturating_add(pod.termination_grace).unwrap_or(Timestamp::MAX))
+}
+
+/// When a pod must be asked to end, so that it does by the deadline.
+fn must_be_asked_at(pod: &Pod, deadline: Timestamp) -> Timestamp {
+    deadline.saturating_sub(pod.termination_grace).unwrap_or(Timestamp::MIN)
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 const INITIAL_BACKOFF: SignedDuration = SignedDuration::from_millis(100);
 /// The longest back-off, unless the API server asks for more.
 const MAX_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
-/// Most evictions and deletions of pods that are under way in the whole cluster.
+/// Most evictions that are under way in the whole cluster, and most deletions of pods beside them.
 const MAX_IN_FLIGHT: usize = 32;
 /// How often a pod that refuses disruption is looked at again.
 const REFUSING_POD_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
@@ -37,6 +37,8 @@ struct Attempts {
     due: Timestamp,
     /// By the Snapshot, a PodDisruptionBudget would refuse the last one.
     was_blocked: bool,
+    /// The last one was a deletion: it does not wait for the back-off of an eviction.
+    is_deletion: bool,
 }
 
 impl Evictions {
@@ -70,17 +72,25 @@ impl Evictions {
 
     /// When the next attempt is due; `None` where that is now. A PodDisruptionBudget that allows evictions again ends a
     /// back-off for which the API server has not asked.
-    fn due_at(&self, pod: &Pod, is_blocked: bool, now: Timestamp) -> Option<Timestamp> {
-        let attempts = self.0.get(&pod.uid)?;
+    fn due_at(
+        &self,
+        pod: &Pod,
+        Attempt { is_blocked, is_deletion, .. }: Attempt<'_>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let attempts = self.0.get(&pod.uid).filter(|attempts| attempts.is_deletion || !is_deletion)?;
         let asked = attempts.refusal.is_some_and(|refusal| refusal.retry_after() > SignedDuration::ZERO);
         let is_freed = attempts.was_blocked && !is_blocked && !asked;
         (attempts.due > now && !is_freed).then_some(attempts.due)
     }
 
     /// A pod is evicted or deleted now. If no answer arrives, it is tried again soon.
-    fn begin(&mut self, pod: &Pod, is_blocked: bool, now: Timestamp) {
-        let new = || Attempts { refusals: 0, refusal: None, due: now, was_blocked: false };
+    fn begin(&mut self, pod: &Pod, Attempt { is_blocked, is_deletion, .. }: Attempt<'_>, now: Timestamp) {
+        let new = || Attempts { refusals: 0, refusal: None, due: now, was_blocked: false, is_deletion };
         let attempts = self.0.entry(pod.uid.clone()).or_insert_with(new);
+        if attempts.is_deletion != is_deletion {
+            *attempts = new();
+        }
         attempts.due = now.saturating_add(backoff_after(attempts.refusals + 1)).unwrap_or(Timestamp::MAX);
         attempts.was_blocked = is_blocked;
     }
@@ -91,21 +101,38 @@ fn backoff_after(refusals: u32) -> SignedDuration {
     INITIAL_BACKOFF.saturating_mul(1 << refusals.saturating_sub(1).min(10)).min(MAX_BACKOFF)
 }
 
-/// The evictions and deletions of pods that are under way: as many as [`MAX_IN_FLIGHT`], and one for each
+/// What is to be done with a pod.
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    /// The PodDisruptionBudgets that count it.
+    budgets: &'a [ObjectKey],
+    /// By the Snapshot, one of them refuses it.
+    is_blocked: bool,
+    /// It is deleted past them.
+    is_deletion: bool,
+}
+
+/// The evictions and deletions of pods that are under way: as many as [`MAX_IN_FLIGHT`] of each, and one eviction for each
 /// PodDisruptionBudget, since all but one would be refused while the API server counts it.
 #[derive(Debug, Default)]
 pub(in crate::lifecycle) struct EvictionsInFlight {
-    pods: usize,
+    evictions: usize,
+    deletions: usize,
     budgets: BTreeSet<ObjectKey>,
 }
 
 impl EvictionsInFlight {
-    pub(in crate::lifecycle) fn of(snapshot: &Snapshot) -> Self {
+    pub(in crate::lifecycle) fn of(snapshot: &Snapshot, tried: &Evictions) -> Self {
         let mut found = Self::default();
         for key in &snapshot.in_progress {
             let CommandKey::Pod(key) = key else { continue };
-            found.pods += 1;
-            if let Some(pod) = snapshot.pods().get(key) {
+            let pod = snapshot.pods().get(key);
+            if pod.and_then(|pod| tried.0.get(&pod.uid)).is_some_and(|attempts| attempts.is_deletion) {
+                found.deletions += 1;
+                continue;
+            }
+            found.evictions += 1;
+            if let Some(pod) = pod {
                 found.budgets.extend(snapshot.budgets_of(pod).map(|budget| budget.key.clone()));
             }
         }
@@ -113,11 +140,12 @@ impl EvictionsInFlight {
     }
 
     /// Begins one more, if there is room.
-    fn begin(&mut self, budgets: &[ObjectKey]) -> bool {
-        if self.pods >= MAX_IN_FLIGHT || budgets.iter().any(|budget| self.budgets.contains(budget)) {
+    fn begin(&mut self, Attempt { budgets, is_deletion, .. }: Attempt<'_>) -> bool {
+        let number = if is_deletion { &mut self.deletions } else { &mut self.evictions };
+        if *number >= MAX_IN_FLIGHT || budgets.iter().any(|budget| self.budgets.contains(budget)) {
             return false;
         }
-        self.pods += 1;
+        *number += 1;
         self.budgets.extend(budgets.iter().cloned());
         true
     }
@@ -133,7 +161,7 @@ impl ClaimReconciler<'_> {
             }
             let budgets: Vec<ObjectKey> = self.snapshot.budgets_of(pod).map(|budget| budget.key.clone()).collect();
             let is_blocked = self.snapshot.eviction_blocker(pod).is_some();
-            if self.begins(pod, &budgets, is_blocked) {
+            if self.begins(pod, Attempt { budgets: &budgets, is_blocked, is_deletion: false }) {
                 let command = Command::Evict { pod: pod.key.clone(), uid: pod.uid.clone() };
                 self.plan.push(command, reason);
             }
@@ -142,27 +170,27 @@ impl ClaimReconciler<'_> {
 
     /// Deletes a pod past all PodDisruptionBudgets and annotations, with so much time to end.
     pub(super) fn delete_pod(&mut self, pod: &Pod, grace: SignedDuration, reason: &str) {
-        if self.begins(pod, &[], false) {
+        if self.begins(pod, Attempt { budgets: &[], is_blocked: false, is_deletion: true }) {
             let command = Command::DeletePod { pod: pod.key.clone(), uid: pod.uid.clone(), grace };
             self.plan.push(command, reason);
         }
     }
 
     /// True if a pod is to be evicted or deleted now, which is noted.
-    fn begins(&mut self, pod: &Pod, budgets: &[ObjectKey], is_blocked: bool) -> bool {
+    fn begins(&mut self, pod: &Pod, attempt: Attempt<'_>) -> bool {
         let is_in_progress = self.snapshot.in_progress.contains(&CommandKey::Pod(pod.key.clone()));
         if is_in_progress || self.snapshot.pause.blocks(PauseSwitch::Disrupt) {
             return false;
         }
-        if let Some(due) = self.memory.evictions.due_at(pod, is_blocked, self.now) {
+        if let Some(due) = self.memory.evictions.due_at(pod, attempt, self.now) {
             self.plan.wake_at(due);
             return false;
         }
         // The end of another one is followed by a decision.
-        if !self.in_flight.begin(budgets) {
+        if !self.in_flight.begin(attempt) {
             return false;
         }
-        self.memory.evictions.begin(pod, is_blocked, self.now);
+        self.memory.evictions.begin(pod, attempt, self.now);
         true
     }
 }

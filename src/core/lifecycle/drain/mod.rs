@@ -31,8 +31,8 @@ pub(super) use progress::DrainProgress;
 use std::sync::Arc;
 use volumes::DetachState;
 
-/// Pods that are still there so long after the end of the termination grace period go with their VM: neither a
-/// PodDisruptionBudget nor a pod that never ends blocks a node indefinitely.
+/// Pods that are still there so long after the end of the termination grace period, and after they were asked to end, go with
+/// their VM: neither a PodDisruptionBudget nor a pod that never ends blocks a node indefinitely.
 pub const FORCE_DRAIN_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
 impl ClaimReconciler<'_> {
@@ -55,7 +55,7 @@ impl ClaimReconciler<'_> {
 
     /// Takes the next step of the drain or of the termination. Returns the conditions of a drain that has not ended.
     fn advance(&mut self, claim: &Claim, node: Option<&Node>) -> Option<TerminationConditions> {
-        let forced = claim.drain_deadline().map(|deadline| deadline + FORCE_DRAIN_AFTER);
+        let forced = node.and_then(|node| self.forced_at(claim, node));
         // Nothing runs on a lost node, and past the deadline pods need not be moved.
         let draining = node.filter(|n| forced.is_none_or(|at| at > self.now) && !self.is_lost(n));
         if let Some(at) = forced.filter(|_| draining.is_some()) {
@@ -89,12 +89,15 @@ impl ClaimReconciler<'_> {
 
     /// Takes the next step of the drain; `false` when the node is drained.
     fn is_draining(&mut self, claim: &Claim, node: &Node) -> bool {
+        let pods = self.pods_to_move(node);
+        if let Some(deadline) = claim.drain_deadline() {
+            self.delete_expiring(deadline, &pods);
+        }
         if !node.is_tainted(labels::TAINT_DISRUPTED) {
             self.begin_drain(node);
             self.check_unready(claim, node);
             return true;
         }
-        let pods = self.pods_to_move(node);
         self.note_progress(node, Some(claim), &pods);
         self.exclude_from_load_balancers(node);
         if pods.is_empty() {
@@ -105,9 +108,6 @@ impl ClaimReconciler<'_> {
             return end > self.now;
         }
         self.wake_for_stuck(node, &pods);
-        if let Some(deadline) = claim.drain_deadline() {
-            self.delete_expiring(deadline, &pods);
-        }
         self.evict(&format!("draining the node of {}", claim.name), &pods);
         self.check_unready(claim, node);
         true

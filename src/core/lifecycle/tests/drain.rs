@@ -5,6 +5,7 @@ use crate::fixtures::{bound_claim, disruption_budget};
 use crate::lifecycle::EvictionScript;
 use crate::model::cluster::claim::TerminationCondition;
 use crate::model::cluster::disruption_budget::PodDisruptionBudget;
+use crate::model::cluster::node::Node;
 use crate::model::cluster::volume::Attachment;
 use crate::model::errors::ClusterError;
 use crate::model::names::{ObjectKey, ObjectName, Uid};
@@ -194,15 +195,28 @@ fn an_eviction_reports_how_it_was_answered() {
     assert_eq!(report, CommandReport { error: Some(blocked), ..CommandReport::default() }, "nothing was asked");
 }
 
-/// What becomes of a pod with half a minute to end, whose node has to be drained within ten minutes.
-fn near_the_deadline(change: impl FnOnce(&mut Claim, &mut Pod), seconds: i64) -> Plan {
-    let snapshot = tainted(|claim, pod| {
+/// A pod with half a minute to end that refuses to be disrupted, whose node has to be drained within ten minutes.
+fn with_deadline(change: impl FnOnce(&mut Claim, &mut Pod)) -> Snapshot {
+    tainted(|claim, pod| {
         claim.spec.termination_grace_period = Some(SignedDuration::from_mins(10));
         claim.termination_at = Some(at(600));
         pod.do_not_disrupt = Some(DoNotDisrupt::Always);
         change(claim, pod);
-    });
-    decided(&snapshot, &mut LifecycleMemory::default(), seconds)
+    })
+}
+
+/// What becomes of it.
+fn near_the_deadline(change: impl FnOnce(&mut Claim, &mut Pod), seconds: i64) -> Plan {
+    decided(&with_deadline(change), &mut LifecycleMemory::default(), seconds)
+}
+
+/// The time to end that the pods get that are deleted.
+fn graces(plan: &Plan) -> Vec<i64> {
+    let grace = |command: &Command| match command {
+        Command::DeletePod { grace, .. } => Some(grace.as_secs()),
+        _ => None,
+    };
+    plan.commands.iter().filter_map(|planned| grace(&planned.command)).collect()
 }
 
 #[test]
@@ -211,15 +225,76 @@ fn pods_that_cannot_be_evicted_are_deleted_early_enough_to_end_before_the_deadli
     assert_eq!((words(&early), early.next), (vec![], Some(at(570))));
     for (seconds, grace) in [(570, 30), (590, 10), (599, 1), (600, 1), (630, 1)] {
         let plan = near_the_deadline(|_, _| {}, seconds);
-        assert_eq!(words(&plan), ["delete pod"], "{seconds}");
-        let Command::DeletePod { grace: given, .. } = &plan.commands[0].command else { panic!("{plan:?}") };
-        assert_eq!(given.as_secs(), grace, "{seconds}");
+        assert_eq!((words(&plan), graces(&plan)), (vec!["delete pod"], vec![grace]), "{seconds}");
     }
-    assert_eq!(words(&near_the_deadline(|_, _| {}, 660)), ["terminate"], "no pod holds a node past its grace period");
     let leaving = near_the_deadline(|_, pod| pod.deleting_at = Some(at(500)), 580);
     assert!(words(&leaving).is_empty(), "it has been asked to end");
     let long = near_the_deadline(|_, pod| pod.termination_grace = SignedDuration::from_hours(1), 1);
     assert_eq!(words(&long), ["delete pod"], "it needs more time than there is");
+}
+
+#[test]
+fn pods_that_are_ending_get_no_more_time_than_the_deadline_allows() {
+    let ending = |since, grace| {
+        let plan = near_the_deadline(
+            |_, pod| (pod.deleting_at, pod.termination_grace) = (Some(at(since)), SignedDuration::from_mins(grace)),
+            300,
+        );
+        graces(&plan)
+    };
+    assert_eq!(ending(60, 9), Vec::<i64>::new(), "it ends at the deadline");
+    assert_eq!(ending(60, 10), [300], "it would end a minute later");
+}
+
+#[test]
+fn no_pod_holds_a_node_for_more_than_a_minute_past_its_deadline_once_it_was_asked_to_end() {
+    let words_at =
+        |snapshot: &Snapshot, memory: &mut LifecycleMemory, seconds| words(&decided(snapshot, memory, seconds));
+    let snapshot = with_deadline(|_, _| {});
+    let mut memory = LifecycleMemory::default();
+    assert_eq!(words_at(&snapshot, &mut memory, 570), ["delete pod"]);
+    assert_eq!(words_at(&snapshot, &mut memory, 659), ["delete pod"]);
+    assert_eq!(words_at(&snapshot, &mut memory, 660), ["terminate"]);
+    // Nothing was decided around the deadline.
+    let mut memory = LifecycleMemory::default();
+    assert_eq!(words_at(&snapshot, &mut memory, 700), ["delete pod"]);
+    assert_eq!(words_at(&snapshot, &mut memory, 759), ["delete pod"]);
+    assert_eq!(words_at(&snapshot, &mut memory, 760), ["terminate"]);
+    // Nor was a pod to be asked, as long as disruption was paused.
+    let mut memory = LifecycleMemory::default();
+    let mut paused = snapshot.clone();
+    paused.pause = Pause::of([PauseSwitch::Disrupt]);
+    for seconds in [570, 660, 3_600] {
+        assert!(words_at(&paused, &mut memory, seconds).is_empty(), "{seconds}");
+    }
+    assert_eq!(words_at(&snapshot, &mut memory, 3_700), ["delete pod"]);
+    assert_eq!(words_at(&snapshot, &mut memory, 3_760), ["terminate"]);
+}
+
+#[test]
+fn a_deletion_waits_for_no_eviction() {
+    // The API server has denied the pod's eviction five seconds before it must be asked to end.
+    let mut snapshot = with_deadline(|_, pod| pod.do_not_disrupt = None);
+    let mut memory = LifecycleMemory::default();
+    let pod = first_pod(&snapshot);
+    assert_eq!(words(&decided(&snapshot, &mut memory, 565)), ["evict"]);
+    let refusal = Some(ClusterError::Overloaded { retry_after: 10 });
+    memory.record_eviction(&EvictionReport { pod: pod.uid.clone(), refusal, at: at(565) });
+    assert_eq!(words(&decided(&snapshot, &mut memory, 570)), ["delete pod"]);
+    // Evictions of as many other pods as may be evicted at once hang.
+    let others = (0..32).map(|n| ObjectKey { name: ObjectName::new(format!("other-{n}")).unwrap(), ..pod.key.clone() });
+    snapshot.in_progress.extend(others.map(CommandKey::Pod));
+    assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 570)), ["delete pod"]);
+}
+
+#[test]
+fn a_node_that_cannot_be_tainted_is_drained_by_its_deadline() {
+    let mut snapshot = with_deadline(|_, _| {});
+    let node = Node { taints: Vec::new(), ..Node::clone(snapshot.nodes().values().next().unwrap()) };
+    snapshot.put_node(node);
+    let mut memory = LifecycleMemory::default();
+    assert!(words(&decided(&snapshot, &mut memory, 570)).contains(&"delete pod"));
+    assert_eq!(words(&decided(&snapshot, &mut memory, 660)), ["terminate"]);
 }
 
 #[test]

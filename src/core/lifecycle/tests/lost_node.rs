@@ -49,6 +49,7 @@ fn neither_a_budget_nor_do_not_disrupt_is_passed_by_on_a_node_that_is_not_ready(
     });
     assert!(all_words(&snapshot, 1).iter().all(|word| *word == "check"));
     let mut memory = LifecycleMemory::default();
+    let _ = decided(&snapshot, &mut memory, 90 * 60);
     assert_eq!(words(&decided(&snapshot, &mut memory, 91 * 60)), ["terminate"], "its grace period is over");
 }
 

@@ -21,7 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Fewer nodes are left as they are: pods that are bound otherwise need one node more at the most.
 const MIN_NODES: usize = 3;
-/// Pods, and pairs of pod class and node, that are evaluated.
+/// Pods, and pairs of pod class and planned node, that are evaluated for all plans that are compared. Where that is too little
+/// for three orders and one size, the plan stays as it is.
 const MAX_EVALUATIONS: usize = 5_000_000;
 /// Nodes of one size may cost one part in so many more: otherwise some pods wait for a second launch, and what is planned for
 /// them while the first nodes come up is not the cheapest.
@@ -64,7 +65,7 @@ struct Replan {
     nodes: Vec<(usize, u32)>,
     /// How many pods of each group.
     pods: Vec<usize>,
-    /// They in the order in which kube-scheduler binds them.
+    /// The pods, in the order in which kube-scheduler binds them.
     queue: BindingQueue,
     /// What is allowed without the plan.
     limits: LaunchLimits,
@@ -92,7 +93,8 @@ impl Replan {
     fn cheaper_fills(mut self, work: &mut usize) -> Option<Vec<(usize, Fill)>> {
         let evaluations = self.nodes.len() * self.pods.len() + self.pods.iter().sum::<usize>();
         let plans = *work / evaluations.max(1);
-        let candidates = self.cheapest_candidates(plans.checked_sub(READY_STEPS.len()).filter(|most| *most > 0)?);
+        let all = self.filler.candidates(&self.limits);
+        let candidates = self.cheapest_of(&all, plans.checked_sub(READY_STEPS.len()).filter(|most| *most > 0)?);
         *work -= (candidates.len() + READY_STEPS.len()) * evaluations;
         let planned = self.planned();
         let (mut least_cost, mut better) = (planned.max_cost_of_fewer, Vec::new());
@@ -103,12 +105,13 @@ impl Replan {
                 better.push((cost, fills));
             }
         }
-        Some(self.with_smaller_last(fewest_nodes(better)?.1, &candidates))
+        Some(self.with_smaller_last(fewest_nodes(better)?.1, &all))
     }
 
-    /// At most so many candidates, of which nodes of one size may cost the least; in their order.
-    fn cheapest_candidates(&mut self, most: usize) -> Vec<usize> {
-        let mut candidates = self.filler.candidates(&self.limits);
+    /// At most so many of these candidates that hold each of the pods: those of which nodes may cost the least. In their
+    /// order.
+    fn cheapest_of(&self, all: &[usize], most: usize) -> Vec<usize> {
+        let mut candidates: Vec<usize> = all.iter().copied().filter(|c| self.filler.holds_each(*c)).collect();
         candidates.sort_by_cached_key(|candidate| (self.filler.least_cost(*candidate, &self.pods), *candidate));
         candidates.truncate(most);
         candidates.sort_unstable();

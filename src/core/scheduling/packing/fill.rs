@@ -171,6 +171,12 @@ impl PoolFiller {
         fill
     }
 
+    /// True when an empty node of a candidate holds a pod of each group.
+    pub(crate) fn holds_each(&self, candidate: usize) -> bool {
+        let capacity = &self.pool.candidates[candidate].pod_capacity;
+        self.groups.iter().all(|group| group.accepted_zones[candidate] != 0 && group.requests.fits(capacity))
+    }
+
     /// The least that nodes of a candidate cost for so many pods of each group, in nano-USD per hour: with fractions of nodes
     /// and of pods.
     pub(crate) fn least_cost(&self, candidate: usize, pods: &[usize]) -> i128 {
@@ -353,7 +359,7 @@ fn cost_share(requests: &Resources, capacity: &Resources, price: i128) -> Option
     requests.fits(capacity).then(|| greatest_share(requests, capacity, price))
 }
 
-/// The same, however many of the capacity it takes.
+/// The same, even where the request exceeds the capacity.
 fn greatest_share(requests: &Resources, capacity: &Resources, price: i128) -> i128 {
     let shares = requests
         .requested_with_available(capacity)

@@ -119,7 +119,7 @@ impl Cluster {
         self.dirty.workloads.insert(key.clone());
     }
 
-    /// True while a rolling update of the owner of a pod is under way: what runs decides how it goes on.
+    /// True while a rolling update of the owner of a pod is under way: how it goes on depends on what is ready.
     pub(in crate::cluster) fn is_rolled_out(&self, workload: &ObjectKey) -> bool {
         self.workloads.all.get(workload).is_some_and(|entry| !entry.outdated.is_empty())
     }

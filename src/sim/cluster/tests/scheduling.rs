@@ -220,6 +220,19 @@ fn pods_that_are_not_ready_are_evicted_as_the_policy_of_their_budget_says() {
 }
 
 #[test]
+fn a_pod_that_has_succeeded_becomes_ready_no_more() {
+    let mut cluster = cluster();
+    three_zones(&mut cluster);
+    let template = PodTemplate { ready_after: SignedDuration::from_secs(60), ..PodTemplate::new(shape("job", 500)) };
+    let kind = WorkloadKind::Job { parallelism: 1, completions: 1, run_for: SignedDuration::from_secs(30) };
+    cluster.apply_workload(key("job"), Workload { template, kind }, at(0));
+    cluster.advance(at(100));
+    let pods = cluster.state().pods();
+    let succeeded: Vec<_> = pods.values().map(|pod| (pod.is_terminal(), pod.ready)).collect();
+    assert_eq!(succeeded, [(true, false)]);
+}
+
+#[test]
 fn scaling_down_takes_waiting_pods_then_crowded_nodes_then_the_newest() {
     let mut cluster = cluster();
     cluster.add_unmanaged_node(machine("a", 2, 1), at(0));
