@@ -69,10 +69,11 @@ pub(super) fn requests_patched(builder: &mut WorldBuilder) -> Result<()> {
     Ok(())
 }
 
-/// From 60 to 140 % of the first requests, to a hundredth of a core and a MiB.
+/// From 60 to 140 % of the first requests, to a hundredth of a core and a MiB; but no more memory than the largest nodes have
+/// for a pod.
 fn changed(builder: &mut WorldBuilder, load: &Load) -> Resources {
     let percent = i64::from(builder.between(60, 140));
     let cpu_millis = (load.requests.cpu_millis * percent / 1_000 * 10).max(10);
-    let memory = (load.requests.memory * percent / 100) >> 20 << 20;
+    let memory = ((load.requests.memory * percent / 100) >> 20 << 20).min(24 << 30);
     Resources { cpu_millis, memory, ..load.requests.clone() }
 }
