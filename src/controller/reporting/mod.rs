@@ -355,7 +355,7 @@ impl Reporter {
             self.sweeps.deletion_ended(&deletion, &self.events, snapshot);
         }
         let regarding = match key {
-            CommandKey::Claim(name) | CommandKey::PodEvents(name) => claim(snapshot, name),
+            CommandKey::Claim(name) | CommandKey::PodEvents(name) | CommandKey::Drain(name) => claim(snapshot, name),
             CommandKey::Pod(key) => snapshot.pods().get(key).map(|p| pod(key, &p.uid)),
             _ => None,
         };

@@ -289,10 +289,12 @@ impl Command {
             Self::UpdateClaim { claim, update: ClaimUpdate::PodEvent { .. } } => {
                 CommandKey::PodEvents(claim.name.clone())
             }
+            Self::UpdateClaim { claim, update: ClaimUpdate::Terminating(_) } | Self::RecordDeadline { claim, .. } => {
+                CommandKey::Drain(claim.name.clone())
+            }
             Self::UpdateClaim { claim, .. }
             | Self::InstallBillingExtension { claim, .. }
             | Self::DeleteClaim { claim, .. }
-            | Self::RecordDeadline { claim, .. }
             | Self::RemoveFinalizer { claim } => CommandKey::Claim(claim.name.clone()),
             Self::CheckVm(check) => CommandKey::Claim(check.claim.name.clone()),
             Self::Terminate(terminate) => CommandKey::Claim(terminate.claim.name.clone()),

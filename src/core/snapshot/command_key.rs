@@ -10,6 +10,8 @@ pub enum CommandKey {
     Claim(ClaimName),
     /// Recording when pods last came to or left the node of a NodeClaim, beside what else is done about it.
     PodEvents(ClaimName),
+    /// Writing how far the drain of a NodeClaim is, and until when it must be over, beside what else is done about it.
+    Drain(ClaimName),
     /// About a Node.
     Node(NodeName),
     /// About a pod.
@@ -32,7 +34,7 @@ pub enum CommandKey {
 impl fmt::Display for CommandKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Claim(name) | Self::PodEvents(name) => f.pad(name.as_str()),
+            Self::Claim(name) | Self::PodEvents(name) | Self::Drain(name) => f.pad(name.as_str()),
             Self::Node(name) => f.pad(name.as_str()),
             Self::Pod(key) => key.fmt(f),
             Self::GroupOwner => f.pad("node resource group"),

@@ -40,9 +40,11 @@ impl ClaimReconciler<'_> {
     pub(super) fn drain(&mut self, claim: &Claim, node: Option<&Node>) {
         let planned = self.plan.commands.len();
         let conditions = self.advance(claim, node);
-        // One command at a time is about a NodeClaim, and these can wait.
+        // What is told can wait for what is done about the NodeClaim, and holds up none of it.
         let key = CommandKey::Claim(claim.name.clone());
-        if self.plan.commands[planned..].iter().any(|planned| planned.command.key() == key) {
+        if self.plan.commands[planned..].iter().any(|planned| planned.command.key() == key)
+            || self.snapshot.in_progress.contains(&CommandKey::Drain(claim.name.clone()))
+        {
             return;
         }
         if claim.drain_deadline().is_some_and(|deadline| self.record_deadline(claim, deadline)) {
