@@ -72,23 +72,19 @@ mod tests {
     use super::*;
 
     /// What is created, and deleted of the pods that do not run and of those that do: of 10 wanted pods, by the surge, the
-    /// pods that may be missing, and all and running pods of the new and of the old template.
-    fn step(
-        [surge, unavailable]: [u32; 2],
-        [new, new_running]: [usize; 2],
-        [old, old_running]: [usize; 2],
-    ) -> [usize; 3] {
+    /// pods that may be missing, and all and ready pods of the new and of the old template.
+    fn step([surge, unavailable]: [u32; 2], [new, new_ready]: [usize; 2], [old, old_ready]: [usize; 2]) -> [usize; 3] {
         let rollout = Rollout { requests: None, max_surge: surge, max_unavailable: unavailable };
-        let new = RevisionPods { all: new, ready: new_running };
-        let old = RevisionPods { all: old, ready: old_running };
+        let new = RevisionPods { all: new, ready: new_ready };
+        let old = RevisionPods { all: old, ready: old_ready };
         let step = rollout.step(RolloutCounts { wanted: 10, new, old });
         [step.create, step.delete_unready, step.delete_ready]
     }
 
     #[test]
-    fn new_pods_are_created_within_the_surge_and_old_ones_deleted_when_enough_run() {
+    fn new_pods_are_created_within_the_surge_and_old_ones_deleted_when_enough_are_ready() {
         assert_eq!(step([3, 0], [0, 0], [10, 10]), [3, 0, 0], "nothing may be missing");
-        assert_eq!(step([3, 0], [3, 0], [10, 10]), [0, 0, 0], "the new ones do not run");
+        assert_eq!(step([3, 0], [3, 0], [10, 10]), [0, 0, 0], "the new ones are not ready");
         assert_eq!(step([3, 0], [3, 2], [10, 10]), [0, 0, 2]);
         assert_eq!(step([3, 0], [3, 3], [7, 7]), [3, 0, 0]);
         assert_eq!(step([3, 0], [9, 9], [1, 1]), [1, 0, 0]);
@@ -96,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn old_pods_that_do_not_run_are_deleted_first() {
+    fn old_pods_that_are_not_ready_are_deleted_first() {
         assert_eq!(step([0, 2], [0, 0], [10, 10]), [0, 0, 2]);
         assert_eq!(step([0, 2], [0, 0], [10, 9]), [0, 1, 1]);
         assert_eq!(step([0, 2], [2, 0], [8, 8]), [0, 0, 0]);

@@ -3,7 +3,6 @@
 use super::FORCE_DRAIN_AFTER;
 use crate::lifecycle::{ClaimReconciler, LAUNCH_RETRY};
 use crate::model::cluster::claim::Claim;
-use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Pod;
 use crate::model::settings::PauseSwitch;
 use crate::plan::Command;
@@ -32,7 +31,7 @@ impl ClaimReconciler<'_> {
     /// `karpenter.sh/do-not-disrupt`. Those that are being deleted get less time if theirs ends too late.
     pub(super) fn delete_expiring(&mut self, deadline: Timestamp, pods: &[Arc<Pod>]) {
         let latest = deadline.max(self.now).saturating_add(LEAST_GRACE).unwrap_or(Timestamp::MAX);
-        for pod in pods.iter().filter(|pod| pod.deleting_at.is_none() || ends_by(pod).is_some_and(|end| end > latest)) {
+        for pod in pods.iter().filter(|pod| ends_by(pod).is_none_or(|end| end > latest)) {
             let due = must_be_asked_at(pod, deadline);
             if due > self.now {
                 self.plan.wake_at(due);
@@ -45,13 +44,13 @@ impl ClaimReconciler<'_> {
 
     /// When the VM is deleted although pods are left; `None` while these need not end yet, or must not be asked to. They get
     /// time to end also where nothing could be decided around the deadline.
-    pub(super) fn forced_at(&mut self, claim: &Claim, node: &Node) -> Option<Timestamp> {
+    pub(super) fn forced_at(&mut self, claim: &Claim, pods: &[Arc<Pod>]) -> Option<Timestamp> {
         let deadline = claim.drain_deadline()?;
         if self.snapshot.pause.blocks(PauseSwitch::Disrupt) {
             self.memory.expiring_since.remove(&claim.name);
             return None;
         }
-        if !self.pods_to_move(node).iter().any(|pod| must_be_asked_at(pod, deadline) <= self.now) {
+        if !pods.iter().any(|pod| must_be_asked_at(pod, deadline) <= self.now) {
             return None;
         }
         let since = *self.memory.expiring_since.entry(claim.name.clone()).or_insert(self.now);
@@ -59,7 +58,7 @@ impl ClaimReconciler<'_> {
     }
 }
 
-/// When a pod that was asked to end does so at the latest.
+/// When a pod that was asked to end does so at the latest; `None` for others.
 fn ends_by(pod: &Pod) -> Option<Timestamp> {
     Some(pod.deleting_at?.saturating_add(pod.termination_grace).unwrap_or(Timestamp::MAX))
 }

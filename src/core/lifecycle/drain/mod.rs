@@ -57,14 +57,15 @@ impl ClaimReconciler<'_> {
 
     /// Takes the next step of the drain or of the termination. Returns the conditions of a drain that has not ended.
     fn advance(&mut self, claim: &Claim, node: Option<&Node>) -> Option<TerminationConditions> {
-        let forced = node.and_then(|node| self.forced_at(claim, node));
+        let pods = node.map(|node| self.pods_to_move(node)).unwrap_or_default();
+        let forced = self.forced_at(claim, &pods);
         // Nothing runs on a lost node, and past the deadline pods need not be moved.
         let draining = node.filter(|n| forced.is_none_or(|at| at > self.now) && !self.is_lost(n));
         if let Some(at) = forced.filter(|_| draining.is_some()) {
             self.plan.wake_at(at);
         }
         if let Some(node) = draining
-            && self.is_draining(claim, node)
+            && self.is_draining(claim, node, &pods)
         {
             let blocked = self.memory.blocked_drains.get(&node.name);
             return node.is_tainted(labels::TAINT_DISRUPTED).then(|| conditions::draining(blocked));
@@ -90,17 +91,16 @@ impl ClaimReconciler<'_> {
     }
 
     /// Takes the next step of the drain; `false` when the node is drained.
-    fn is_draining(&mut self, claim: &Claim, node: &Node) -> bool {
-        let pods = self.pods_to_move(node);
+    fn is_draining(&mut self, claim: &Claim, node: &Node, pods: &[Arc<Pod>]) -> bool {
         if let Some(deadline) = claim.drain_deadline() {
-            self.delete_expiring(deadline, &pods);
+            self.delete_expiring(deadline, pods);
         }
         if !node.is_tainted(labels::TAINT_DISRUPTED) {
             self.begin_drain(node);
             self.check_unready(claim, node);
             return true;
         }
-        self.note_progress(node, Some(claim), &pods);
+        self.note_progress(node, Some(claim), pods);
         self.exclude_from_load_balancers(node);
         if pods.is_empty() {
             let end = self.earliest_end(node);
@@ -109,8 +109,8 @@ impl ClaimReconciler<'_> {
             }
             return end > self.now;
         }
-        self.wake_for_stuck(node, &pods);
-        self.evict(&format!("draining the node of {}", claim.name), &pods);
+        self.wake_for_stuck(node, pods);
+        self.evict(&format!("draining the node of {}", claim.name), pods);
         self.check_unready(claim, node);
         true
     }

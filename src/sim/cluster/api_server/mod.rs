@@ -133,7 +133,7 @@ impl Cluster {
 
     fn allows_eviction(&self, budget: &PodBudget, pod: &Pod) -> bool {
         let counts = self.counts_of(budget);
-        counts.allows_one() || !pod.ready && (budget.always_allows_unready || counts.allows_unready())
+        counts.allows_one() || !pod.ready && counts.allows_unready(budget)
     }
 
     /// The policy deletes a pod past all budgets, as at the end of a termination grace period.

@@ -22,9 +22,9 @@ impl BudgetCounts {
         self.healthy > self.desired_healthy
     }
 
-    /// True when a pod that is not ready may go by `IfHealthyBudget`, the default of `unhealthyPodEvictionPolicy`.
-    pub(in crate::cluster) fn allows_unready(self) -> bool {
-        self.desired_healthy > 0 && self.healthy >= self.desired_healthy
+    /// True when a pod that is not ready may go, by the `unhealthyPodEvictionPolicy` of the budget.
+    pub(in crate::cluster) fn allows_unready(self, budget: &PodBudget) -> bool {
+        budget.always_allows_unready || self.desired_healthy > 0 && self.healthy >= self.desired_healthy
     }
 }
 
@@ -46,7 +46,7 @@ impl Cluster {
                 key: key.clone(),
                 selector: Some(budget.selector.clone()),
                 disruptions_allowed: healthy.saturating_sub(desired_healthy),
-                allows_unready: budget.always_allows_unready || counts.allows_unready(),
+                allows_unready: counts.allows_unready(budget),
                 is_fully_blocking: expected > 0 && desired_healthy >= expected,
                 healthy,
                 desired_healthy,

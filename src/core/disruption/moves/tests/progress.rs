@@ -188,7 +188,7 @@ fn it_is_looked_at_once_more_when_a_replacement_must_have_been_created() {
     (0..3).for_each(|_| drop(world.wait(60)));
     let created = world.now - 5;
     world.snapshot.remove_claim(&world.drafts[0].name.clone());
-    // The next pass has ended, which asks for none itself before the time is over.
+    // Later than the first decision after its creation, and before the NodeClaim must exist.
     let now = at(created + 15);
     let plan = disrupt(&world.snapshot, &mut world.memory, &ProvisionMemory::default(), &settings(), now, 1);
     assert!(plan.next.is_some_and(|next| next <= at(created + 60)), "{:?}", plan.next);
