@@ -17,7 +17,7 @@ pub(crate) const AGENT_POOL: &str = "kubernetes.azure.com/agentpool";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PodTimer {
     /// Its containers start.
-    WorldSetup,
+    Start,
     /// Its readiness probes succeed.
     Ready,
     /// Its work is done.
@@ -152,7 +152,7 @@ impl Cluster {
     pub(super) fn start_soon(&mut self, pod: &Pod) {
         let name = pod.uid.as_str();
         let delay = self.timings.pod_starts.of(self.seed, "start", name);
-        self.set_pod_timer(delay, PodTimer::WorldSetup, pod);
+        self.set_pod_timer(delay, PodTimer::Start, pod);
     }
 
     fn set_pod_timer(&mut self, after: SignedDuration, timer: PodTimer, pod: &Pod) {
@@ -171,10 +171,10 @@ impl Cluster {
             _ if lost => {}
             _ if pod.node.as_ref().is_some_and(|n| self.kubelets.hold_back(n, timer, key, uid)) => {}
             PodTimer::End => self.take_pod(key),
-            PodTimer::WorldSetup if pod.deleting_at.is_none() => self.pod_starts(&pod),
+            PodTimer::Start if pod.deleting_at.is_none() => self.pod_starts(&pod),
             PodTimer::Ready if pod.deleting_at.is_none() && !pod.is_terminal() => self.pod_ready(&pod),
             PodTimer::Succeed if pod.deleting_at.is_none() => self.pod_succeeds(&pod),
-            PodTimer::WorldSetup | PodTimer::Ready | PodTimer::Succeed => {}
+            PodTimer::Start | PodTimer::Ready | PodTimer::Succeed => {}
         }
     }
 

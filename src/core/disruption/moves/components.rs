@@ -16,10 +16,13 @@ const MIN_SPOT_TO_SPOT_SIZES: usize = 15;
 /// For how long both a replacement and what it replaces are paid for: until the VM runs, its node is ready and the pods have
 /// left.
 const DOUBLE_RUNNING: SignedDuration = SignedDuration::from_mins(3);
-/// What the eviction of a pod is worth: so long what its requests cost.
+/// What the eviction of a pod is worth where its node is deleted: so long what its requests cost.
 const EVICTION_WORTH: SignedDuration = SignedDuration::from_mins(3);
-/// The longest time for which a saving is expected to last. A replacement saves at least 5 % of its own price so.
-pub(super) const LONGEST_LIFE: SignedDuration = SignedDuration::from_hours(1);
+/// The same where its node is replaced. A node that is kept may soon be deleted without a replacement, and a replacement
+/// may soon be deleted itself, which evicts its pods once more.
+const EVICTION_WORTH_OF_REPLACED: SignedDuration = SignedDuration::from_mins(7);
+/// The longest time for which a saving is expected to last. A replacement saves at least 7.5 % of its own price so.
+pub(super) const LONGEST_LIFE: SignedDuration = SignedDuration::from_mins(40);
 
 /// Nodes that are disrupted together, and what replaces them.
 #[derive(Debug)]
@@ -153,7 +156,8 @@ impl Component<'_, '_> {
         let saving = i128::from(self.compared_saving());
         let paid_twice = i128::from(self.new_price().nanos()) * DOUBLE_RUNNING.as_nanos();
         let used: i128 = self.sources.iter().map(|source| source.used_price()).sum();
-        let cost = paid_twice + used * EVICTION_WORTH.as_nanos();
+        let eviction_worth = if self.new_nodes.is_empty() { EVICTION_WORTH } else { EVICTION_WORTH_OF_REPLACED };
+        let cost = paid_twice + used * eviction_worth.as_nanos();
         match (cost, saving) {
             (0, 0..) => Some(SignedDuration::ZERO),
             (_, 1..) => {

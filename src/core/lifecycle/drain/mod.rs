@@ -153,7 +153,11 @@ impl ClaimReconciler<'_> {
         let conditions = told.filter(|told| !claim.status.termination.include(told)).map(Box::new);
         let terminate =
             Terminate { claim: claim.reference(), ids, machine, drained_node, held, look_again, conditions };
-        self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
+        let reason = match drained {
+            Some(_) => "drained; deleting its VM, NIC and OS disk",
+            None => "deleting its VM, NIC and OS disk",
+        };
+        self.plan.push(Command::Terminate(Box::new(terminate)), reason);
     }
 
     /// For how long what a launch has created may appear: it was interrupted, so that a request for the VM may still be on
