@@ -3,7 +3,7 @@
 use super::{Followed, follow_both};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
-use napkeeper_api::convert::disruption_budget;
+use napkeeper_api::convert::disruption_budget_state;
 use napkeeper_api::types::aks_node_class::AKSNodeClass;
 use napkeeper_core::admission::pdb_blockers::{BlockingPdb, ClusterBlockers, NodeClassNotReady};
 use napkeeper_core::model::names::{Namespace, NodeClassName};
@@ -32,7 +32,7 @@ fn blocking(object: &PodDisruptionBudget) -> Option<(Namespace, BlockingPdb)> {
     if status.disruptions_allowed > 0 {
         return None;
     }
-    let budget = disruption_budget(object).ok()?;
+    let budget = disruption_budget_state(object).ok()?;
     Some((budget.key.namespace, BlockingPdb { name: budget.key.name, selector: budget.selector? }))
 }
 

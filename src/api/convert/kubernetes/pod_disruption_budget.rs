@@ -10,6 +10,9 @@ use napkeeper_core::model::cluster::disruption_budget::PodDisruptionBudget as Bu
 use napkeeper_core::model::names::ObjectKey;
 use napkeeper_core::model::requirements::Requirements;
 
+const ALWAYS_ALLOW: &str = "AlwaysAllow";
+const IF_HEALTHY_BUDGET: &str = "IfHealthyBudget";
+
 /// A PodDisruptionBudget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodDisruptionBudget {
@@ -42,17 +45,29 @@ enum Amount {
     Percent(u32),
 }
 
-/// Reads a PodDisruptionBudget. One without a limit allows all but one missing pod: `minAvailable: 1`.
+/// Reads a PodDisruptionBudget as someone has written it. One without a limit allows all but one missing pod:
+/// `minAvailable: 1`.
 ///
 /// # Errors
 /// [`Violations`]: all that is wrong with it.
 pub fn disruption_budget(object: &WireBudget) -> Result<PodDisruptionBudget, Violations> {
     let mut found = Violations::default();
-    let key = common::key(&object.metadata, &mut found);
+    let budget = read(object, &mut found);
+    let policy = object.spec.as_ref().and_then(|spec| spec.unhealthy_pod_eviction_policy.as_deref());
+    if !matches!(policy, None | Some(IF_HEALTHY_BUDGET | ALWAYS_ALLOW)) {
+        let at = Path::from_dotted("spec.unhealthyPodEvictionPolicy");
+        found.add(&at, format!("must be {ALWAYS_ALLOW} or {IF_HEALTHY_BUDGET}"));
+    }
+    found.finish(budget)
+}
+
+/// What both a manifest and a served object say.
+fn read(object: &WireBudget, found: &mut Violations) -> Option<PodDisruptionBudget> {
+    let key = common::key(&object.metadata, found);
     let spec = object.spec.as_ref();
     let at = Path::from_dotted("spec");
     let selector = spec.and_then(|s| s.selector.as_ref());
-    let selector = selector.map(|s| label_selector(s, &at.key("selector"), &mut found));
+    let selector = selector.map(|s| label_selector(s, &at.key("selector"), found));
     let least = spec.and_then(|s| s.min_available.as_ref());
     let most = spec.and_then(|s| s.max_unavailable.as_ref());
     let limit = match (least, most) {
@@ -71,17 +86,20 @@ pub fn disruption_budget(object: &WireBudget) -> Result<PodDisruptionBudget, Vio
         (None, None) => Some(BudgetLimit::MinAvailable(1)),
     };
     let policy = spec.and_then(|s| s.unhealthy_pod_eviction_policy.as_deref());
-    let always_allows_unready = policy == Some("AlwaysAllow");
-    found.finish(key.zip(limit).map(|(key, limit)| PodDisruptionBudget { key, selector, limit, always_allows_unready }))
+    let always_allows_unready = policy == Some(ALWAYS_ALLOW);
+    key.zip(limit).map(|(key, limit)| PodDisruptionBudget { key, selector, limit, always_allows_unready })
 }
 
-/// Reads which pods a PodDisruptionBudget protects, and what it allows by its status; one without a status allows
-/// nothing.
+/// Reads which pods a served PodDisruptionBudget protects, and what it allows by its status; one without a status allows
+/// nothing. A policy for pods that are not ready that is not known here, of a newer API server, counts as
+/// `IfHealthyBudget`.
 ///
 /// # Errors
 /// [`Violations`]: all that is wrong with it.
 pub fn disruption_budget_state(object: &WireBudget) -> Result<BudgetState, Violations> {
-    let PodDisruptionBudget { key, selector, limit, always_allows_unready } = disruption_budget(object)?;
+    let mut found = Violations::default();
+    let budget = read(object, &mut found);
+    let PodDisruptionBudget { key, selector, limit, always_allows_unready } = found.finish(budget)?;
     let status = object.status.as_ref();
     let is_current = status.and_then(|status| status.observed_generation) >= object.metadata.generation;
     let count = |n: Option<i32>| u32::try_from(n.unwrap_or_default()).unwrap_or_default();
@@ -147,6 +165,15 @@ mod tests {
         {
             assert_eq!(state(spec(policy), status(2, 0, healthy, 4)).allows_unready, allowed, "{policy}, {healthy}");
         }
+    }
+
+    #[test]
+    fn an_unknown_policy_is_refused_in_manifests_only() {
+        let spec = json!({ "minAvailable": 3, "selector": {}, "unhealthyPodEvictionPolicy": "Always" });
+        let object = json!({ "metadata": { "name": "web", "namespace": "shop", "generation": 2 }, "spec": spec });
+        let refused = disruption_budget(&serde_json::from_value(object).unwrap()).unwrap_err();
+        assert_eq!(refused.to_string(), "spec.unhealthyPodEvictionPolicy: must be AlwaysAllow or IfHealthyBudget");
+        assert!(!state(spec, status(2, 0, 2, 4)).allows_unready);
     }
 
     #[test]

@@ -13,6 +13,9 @@ const REWRITE_AFTER: SignedDuration = SignedDuration::from_secs(30);
 /// The counts of a PodDisruptionBudget are written at most this often.
 const MESSAGE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
+/// Why a condition is `False`: the NodeClaim's termination grace period was over first.
+const GRACE_PERIOD_ELAPSED: &str = "TerminationGracePeriodElapsed";
+
 /// Conditions that were last written, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::lifecycle) struct WrittenConditions {
@@ -44,13 +47,14 @@ pub(super) fn awaiting_volumes() -> TerminationConditions {
 /// Its VM is being deleted. `is_late` is past the end of the termination grace period.
 pub(super) fn terminating(is_late: bool, volumes: DetachState) -> TerminationConditions {
     let drained = if is_late {
-        TerminationCondition::new(Some(false), "TerminationGracePeriodElapsed")
+        TerminationCondition::new(Some(false), GRACE_PERIOD_ELAPSED)
     } else {
         TerminationCondition::new(Some(true), "Drained")
     };
     let volumes_detached = match volumes {
         DetachState::Detached => TerminationCondition::new(Some(true), "VolumesDetached"),
-        DetachState::Attached | DetachState::GivenUp => TerminationCondition::new(Some(false), "TimedOut"),
+        DetachState::GracePeriodElapsed => TerminationCondition::new(Some(false), GRACE_PERIOD_ELAPSED),
+        DetachState::Attached | DetachState::TimedOut => TerminationCondition::new(Some(false), "TimedOut"),
     };
     TerminationConditions {
         drained: Some(drained),

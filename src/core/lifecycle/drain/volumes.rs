@@ -19,8 +19,10 @@ const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(6);
 pub(super) enum DetachState {
     /// They are waited for.
     Attached,
-    /// They are attached, and are waited for no longer.
-    GivenUp,
+    /// They are attached, and have been waited for long enough.
+    TimedOut,
+    /// They are attached, and the termination grace period is over.
+    GracePeriodElapsed,
     /// They are detached.
     Detached,
 }
@@ -33,11 +35,14 @@ impl ClaimReconciler<'_> {
         }
         let since = *self.memory.volumes_awaited.entry(node.name.clone()).or_insert(self.now);
         let end = since.saturating_add(LONGEST_WAIT).unwrap_or(since);
-        let end = claim.drain_deadline().map_or(end, |deadline| end.min(deadline));
-        if end <= self.now {
-            return DetachState::GivenUp;
+        let deadline = claim.drain_deadline();
+        if deadline.is_some_and(|deadline| deadline <= self.now) {
+            return DetachState::GracePeriodElapsed;
         }
-        self.plan.wake_at(end);
+        if end <= self.now {
+            return DetachState::TimedOut;
+        }
+        self.plan.wake_at(deadline.map_or(end, |deadline| end.min(deadline)));
         DetachState::Attached
     }
 

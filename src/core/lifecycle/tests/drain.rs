@@ -3,7 +3,7 @@
 use super::*;
 use crate::fixtures::{bound_claim, disruption_budget};
 use crate::lifecycle::EvictionScript;
-use crate::model::cluster::claim::TerminationCondition;
+use crate::model::cluster::claim::{TerminationCondition, TerminationConditions};
 use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::volume::Attachment;
@@ -357,7 +357,7 @@ fn a_node_that_was_tainted_before_is_labelled_and_drained_meanwhile() {
 }
 
 /// The conditions of the NodeClaim that a plan has written.
-fn told(plan: &Plan) -> Option<crate::model::cluster::claim::TerminationConditions> {
+fn told(plan: &Plan) -> Option<TerminationConditions> {
     plan.commands.iter().find_map(|planned| match &planned.command {
         Command::UpdateClaim { update: ClaimUpdate::Terminating(conditions), .. } => Some((**conditions).clone()),
         _ => None,
@@ -470,6 +470,16 @@ fn attach(snapshot: &mut Snapshot) {
     snapshot.put_attachment(name.clone(), Attachment { name, volume: Some(volume), node });
 }
 
+/// What is written about the termination that is decided.
+fn terminating(plan: &Plan) -> TerminationConditions {
+    let Command::Terminate(terminate) = &plan.commands[0].command else { panic!("{plan:?}") };
+    *terminate.conditions.clone().unwrap()
+}
+
+fn status(condition: &Option<TerminationCondition>) -> Option<(Option<bool>, String)> {
+    condition.as_ref().map(|condition| (condition.holds, condition.reason.to_string()))
+}
+
 #[test]
 fn a_vm_is_deleted_once_the_volumes_of_its_pods_are_detached() {
     let mut snapshot = tainted(|_, _| {});
@@ -481,16 +491,18 @@ fn a_vm_is_deleted_once_the_volumes_of_its_pods_are_detached() {
     let plan = decided(&snapshot, &mut memory, 10);
     assert!(words(&plan).is_empty());
     let conditions = told(&plan).unwrap();
-    let status = |condition: &Option<TerminationCondition>| condition.as_ref().map(|c| (c.holds, c.reason.to_string()));
     assert_eq!(status(&conditions.drained), Some((Some(true), "Drained".to_owned())));
     assert_eq!(status(&conditions.volumes_detached), Some((None, "AwaitingVolumeDetachment".to_owned())));
     let mut given_up = memory.clone();
     assert!(words(&decided(&snapshot, &mut given_up, 369)).is_empty());
-    assert_eq!(words(&decided(&snapshot, &mut given_up, 370)), ["terminate"], "Kubernetes detaches by force now");
+    let told = terminating(&decided(&snapshot, &mut given_up, 370));
+    assert_eq!(
+        status(&told.volumes_detached),
+        Some((Some(false), "TimedOut".to_owned())),
+        "Kubernetes detaches by force now"
+    );
     snapshot.remove_attachment(&ObjectName::new("csi-1").unwrap());
-    let plan = decided(&snapshot, &mut memory, 20);
-    let Command::Terminate(terminate) = &plan.commands[0].command else { panic!("{plan:?}") };
-    let conditions = terminate.conditions.clone().unwrap();
+    let conditions = terminating(&decided(&snapshot, &mut memory, 20));
     assert_eq!(status(&conditions.volumes_detached), Some((Some(true), "VolumesDetached".to_owned())));
     assert_eq!(status(&conditions.instance_terminating), Some((Some(true), "InstanceTerminating".to_owned())));
 }
@@ -518,7 +530,9 @@ fn volumes_are_not_waited_for_past_the_deadline_nor_if_a_pod_keeps_them() {
         assert_eq!(words(&decided(&snapshot, &mut memory, 0)), expected, "{deadline:?}, kept: {keeps}");
         if deadline.is_some() {
             assert!(words(&decided(&snapshot, &mut memory, 89)).is_empty());
-            assert_eq!(words(&decided(&snapshot, &mut memory, 90)), ["terminate"], "its time is up");
+            let told = terminating(&decided(&snapshot, &mut memory, 90));
+            let elapsed = (Some(false), "TerminationGracePeriodElapsed".to_owned());
+            assert_eq!(status(&told.volumes_detached), Some(elapsed), "its time is up");
         }
     }
 }
