@@ -470,8 +470,9 @@ fn attach(snapshot: &mut Snapshot) {
     snapshot.put_attachment(name.clone(), Attachment { name, volume: Some(volume), node });
 }
 
-/// What is written about the termination that is decided.
+/// What is written about the termination, which is all that is decided.
 fn terminating(plan: &Plan) -> TerminationConditions {
+    assert_eq!(words(plan), ["terminate"]);
     let Command::Terminate(terminate) = &plan.commands[0].command else { panic!("{plan:?}") };
     *terminate.conditions.clone().unwrap()
 }
