@@ -225,11 +225,12 @@ impl ControlLoop {
     /// Starts the decisions that are due. A decision on incomplete data would be wrong: a NodeClaim that is missing from it
     /// would be created again.
     fn start_decisions(&mut self) {
+        let now = self.context.clock.now();
+        self.controller.tell_time(now);
         let sees = self.synced && self.failed_watches.is_empty() && self.reporter.clock_is_right();
         if !self.leads || !sees {
             return;
         }
-        let now = self.context.clock.now();
         if std::mem::take(&mut self.changed) {
             self.controller.refresh_instance_types(&self.context.catalog, &self.context.options);
             self.controller.wake_at(now);

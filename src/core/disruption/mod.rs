@@ -47,6 +47,8 @@ pub struct DisruptionMemory {
     empty_since: BTreeMap<ClaimName, Timestamp>,
     /// When each NodePool has last launched a node for pods that waited.
     launches: BTreeMap<NodePoolName, Timestamp>,
+    /// When it was last decided.
+    decided_at: Option<Timestamp>,
     /// When disruption was last considered.
     last_pass: Option<Timestamp>,
     /// When the next node has been found for long enough that it may be deleted, or when that is worth it.
@@ -70,6 +72,11 @@ pub fn disrupt(
     if settings.mode == ControllerMode::Companion {
         return plan;
     }
+    if memory.decided_at > Some(now) {
+        // The clock has been set back: times that are remembered may be hours ahead. It begins anew, as after a restart.
+        *memory = DisruptionMemory::default();
+    }
+    memory.decided_at = Some(now);
     if snapshot.pause.blocks(PauseSwitch::Disrupt) || NodeOutage::of(snapshot, settings, now).is_some() {
         // Nothing is looked for meanwhile, so what was found before must be found again.
         memory.empty_since.clear();

@@ -57,6 +57,8 @@ pub struct Controller {
     pending: BTreeSet<DecisionKind>,
     /// Reports that arrived during an open decision.
     deferred_reports: Vec<CommandReport>,
+    /// What time it was last.
+    time: Timestamp,
 }
 
 /// Instance types and their inputs.
@@ -184,6 +186,16 @@ impl Controller {
     /// No other decision has the memory that this one needs.
     fn may_begin(&self, kind: DecisionKind) -> bool {
         !self.pending.contains(&kind) && !self.pending.contains(&DecisionKind::Reconciliation)
+    }
+
+    /// Learns what time it is. If the clock has been set back, what would be decided or done later by the old time, which
+    /// may be hours ahead, is decided or done now.
+    pub fn tell_time(&mut self, now: Timestamp) {
+        if now < self.time {
+            self.wake_at(now);
+            self.executor.clock_set_back(now);
+        }
+        self.time = now;
     }
 
     /// Decide everything again at this time, or earlier if that was requested already.
@@ -315,9 +327,11 @@ mod tests {
     use crate::catalog::CapacityType::OnDemand;
     use crate::fixtures::{at, claim, cluster, managed, offering, pool, put, running, settings, shape, start as now};
     use crate::model::cluster::node::Node;
+    use crate::model::cluster::pod::Taint;
+    use crate::model::errors::ClusterError;
     use crate::model::names::ArmId;
     use crate::model::orphans::sweep::UnreadableSweeps;
-    use crate::plan::Command;
+    use crate::plan::{ClaimUpdate, ClusterWrite, Command, NodeUpdate};
 
     #[test]
     fn a_decision_of_a_sweep_is_dropped_when_an_orphan_sweep_becomes_unreadable() {
@@ -433,5 +447,45 @@ mod tests {
             .decide(&settings, now(), 1);
         let started = controller.apply_decision(answer, rules, now());
         assert!(matches!(&started[..], [p] if matches!(p.command, Command::RemoveFinalizer { .. })));
+    }
+    #[test]
+    fn what_waits_is_due_once_the_clock_has_been_set_back() {
+        let mut controller = Controller::default();
+        let ask = PlannedCommand { command: Command::ReadGroupOwner, reason: "a test".into(), preconditions: None };
+        controller.executor.start(ask, &Snapshot::default(), &settings(), at(7_230));
+        controller.wake_at(at(7_220));
+        let due = |c: &Controller| (c.next_decision(DecisionKind::Disruption), c.next_step());
+        for time in [7_200, 7_210] {
+            controller.tell_time(at(time));
+            assert_eq!(due(&controller), (Some(at(7_220)), Some(at(7_230))));
+        }
+        controller.tell_time(at(10));
+        assert_eq!(due(&controller), (Some(at(10)), Some(at(10))));
+    }
+
+    #[test]
+    fn a_node_loses_its_taint_before_its_claim_is_unmarked_although_no_watch_has_shown_it() {
+        let (claim, node) = managed("general-a", &pool("general"), offering("Standard_D2s_v5", 1, OnDemand));
+        let command = Command::UpdateClaim { claim: claim.reference(), update: ClaimUpdate::NotDisrupted };
+        let (untaint, unmark) = (
+            ClusterWrite::UpdateNode(node.name.clone(), node.uid.clone(), NodeUpdate::RemoveTaint(Taint::disrupted())),
+            ClusterWrite::UpdateClaim(claim.reference(), ClaimUpdate::NotDisrupted),
+        );
+        let mut snapshot = Snapshot::default();
+        put(&mut snapshot, (claim, node));
+        for (answer, second) in
+            [(Ok(Reply::Done), Some(unmark)), (Err(EffectError::Cluster(ClusterError::Conflict)), None)]
+        {
+            let mut controller = Controller::default();
+            let planned = PlannedCommand { command: command.clone(), reason: "a test".into(), preconditions: None };
+            controller.executor.start(planned, &snapshot, &settings(), now());
+            let mut ended = Vec::new();
+            let (key, first) = controller.next_effect(now(), &mut ended).unwrap();
+            assert_eq!(first, Effect::Cluster(untaint.clone()));
+            controller.reply(&key, answer, now(), &mut ended);
+            let next = controller.next_effect(now(), &mut ended).map(|(_, effect)| effect);
+            assert_eq!(next, second.map(Effect::Cluster));
+            assert_eq!(ended.len(), usize::from(next.is_none()));
+        }
     }
 }

@@ -10,12 +10,15 @@ use crate::lifecycle::{
     ReleaseNodeScript, TerminateScript,
 };
 use crate::model::azure::naming::{aks_machine_id, is_aks_machine_of};
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::Taint;
 use crate::model::errors::EffectError;
 use crate::model::names::NodeClassName;
 use crate::model::settings::Settings;
 use crate::orphans::{MarkScript, SweepDeleteScript};
 use crate::plan::{
-    CloudRequest, ClusterWrite, Command, CommandReport, Effect, PlannedCommand, Reply, Script, SingleEffect, Step,
+    ClaimUpdate, CloudRequest, ClusterWrite, Command, CommandReport, Effect, EffectSequence, NodeUpdate,
+    PlannedCommand, Reply, Script, Step,
 };
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
@@ -136,6 +139,15 @@ impl Executor {
         self.running.values().filter_map(|running| running.due_at(&self.limiter)).min()
     }
 
+    /// The clock has been set back: what waits until a later time by the old one has waited for long enough.
+    pub fn clock_set_back(&mut self, now: Timestamp) {
+        for running in self.running.values_mut() {
+            if let CommandState::WakeAt(at) = &mut running.state {
+                *at = now.min(*at);
+            }
+        }
+    }
+
     /// Commands that are under way.
     #[must_use]
     pub fn in_progress(&self) -> BTreeSet<CommandKey> {
@@ -166,7 +178,7 @@ impl RunningCommand {
 /// The script of a command.
 fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn Script> {
     let deletion_rules = settings.deletion_rules;
-    let one = |effect| Box::new(SingleEffect::new(effect)) as Box<dyn Script>;
+    let one = |effect| Box::new(EffectSequence::new([effect])) as Box<dyn Script>;
     match command {
         Command::CreateClaim(draft) => one(Effect::Cluster(ClusterWrite::CreateClaim(draft))),
         Command::Launch(launch) => {
@@ -184,6 +196,17 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
             }
         }
         Command::InstallBillingExtension { claim, vm } => Box::new(BillingExtensionScript::new(claim, vm)),
+        Command::UpdateClaim { claim, update: ClaimUpdate::NotDisrupted } => {
+            // A late watch may hide the taint of its node, and without the condition nobody would know whose it is.
+            let node = snapshot.claims().get(&claim.name).and_then(|claim| snapshot.node_of(claim));
+            let untaint = |node: &Node| {
+                let update = NodeUpdate::RemoveTaint(Taint::disrupted());
+                ClusterWrite::UpdateNode(node.name.clone(), node.uid.clone(), update)
+            };
+            let unmark = ClusterWrite::UpdateClaim(claim, ClaimUpdate::NotDisrupted);
+            let writes = node.map(|node| untaint(node)).into_iter().chain([unmark]);
+            Box::new(EffectSequence::new(writes.map(Effect::Cluster)))
+        }
         Command::UpdateClaim { claim, update: step } => one(Effect::Cluster(ClusterWrite::UpdateClaim(claim, step))),
         Command::UpdateNode { node, uid, update: step } => {
             one(Effect::Cluster(ClusterWrite::UpdateNode(node, uid, step)))

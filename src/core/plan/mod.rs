@@ -23,7 +23,7 @@ pub use effect::{
 };
 use jiff::Timestamp;
 pub use preconditions::Preconditions;
-pub use script::{CommandReport, EvictionReport, LaunchReport, Script, SingleEffect, Step, TerminationReport};
+pub use script::{CommandReport, EffectSequence, EvictionReport, LaunchReport, Script, Step, TerminationReport};
 use std::sync::Arc;
 
 /// What to do now, why, and when to decide again.

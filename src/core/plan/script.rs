@@ -12,6 +12,7 @@ use crate::model::names::{ArmId, ClaimName, Uid};
 use crate::model::orphans::attempt::SweepAttempt;
 use crate::model::orphans::finding::DeletionRefusal;
 use jiff::{SignedDuration, Timestamp};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -118,21 +119,24 @@ impl Step {
     }
 }
 
-/// A command that is one effect.
+/// A command that is one effect, or several in turn. It ends with the first that fails.
 #[derive(Debug)]
-pub struct SingleEffect(Option<Effect>);
+pub struct EffectSequence(VecDeque<Effect>);
 
-impl SingleEffect {
-    /// The script of one effect.
+impl EffectSequence {
+    /// The script of these effects.
     #[must_use]
-    pub fn new(effect: Effect) -> Self {
-        Self(Some(effect))
+    pub fn new(effects: impl IntoIterator<Item = Effect>) -> Self {
+        Self(effects.into_iter().collect())
     }
 }
 
-impl Script for SingleEffect {
+impl Script for EffectSequence {
     fn step(&mut self, reply: Option<Result<Reply, EffectError>>, _now: Timestamp) -> Step {
-        if let Some(effect) = self.0.take() {
+        if let Some(Err(error)) = reply {
+            return Step::failed(error);
+        }
+        if let Some(effect) = self.0.pop_front() {
             return Step::perform(effect);
         }
         match reply {
@@ -142,8 +146,7 @@ impl Script for SingleEffect {
             Some(Ok(Reply::GroupOwner(owner))) => {
                 Step::End(CommandReport { group_owner: Some(owner), ..CommandReport::default() })
             }
-            Some(Err(error)) => Step::failed(error),
-            Some(Ok(_)) | None => Step::finished(),
+            _ => Step::finished(),
         }
     }
 }

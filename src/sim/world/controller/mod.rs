@@ -250,6 +250,7 @@ impl World {
     /// Runs the deciders, if something has changed or they are due; those of disruption see what the others have decided.
     pub(in crate::world) fn decide(&mut self, changed: bool) -> bool {
         let now = self.controller_time();
+        self.controller.inner.tell_time(now);
         if changed {
             self.controller.inner.wake_at(now);
         }

@@ -290,3 +290,13 @@ fn what_was_found_before_a_pause_must_be_found_again() {
     assert_eq!(world.wait(60), ["mark c00"]);
     assert_eq!(world.now - lifted, 20, "found at once, held for 15 s");
 }
+
+#[test]
+fn after_the_clock_has_been_set_back_it_is_searched_anew() {
+    let mut world = oversized();
+    world.now = 7_200;
+    assert!(world.decide().is_empty(), "found");
+    world.now = 0;
+    assert_eq!(world.wait(60), ["mark c00"]);
+    assert_eq!(world.now, 20, "found at once, held for 15 s");
+}
