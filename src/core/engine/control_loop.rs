@@ -448,6 +448,7 @@ mod tests {
         let started = controller.apply_decision(answer, rules, now());
         assert!(matches!(&started[..], [p] if matches!(p.command, Command::RemoveFinalizer { .. })));
     }
+
     #[test]
     fn what_waits_is_due_once_the_clock_has_been_set_back() {
         let mut controller = Controller::default();

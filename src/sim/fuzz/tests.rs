@@ -91,12 +91,9 @@ fn histories_that_once_failed_hold() {
 
 #[test]
 fn a_history_is_a_function_of_its_seed() {
-    for seed in [1, 5, 9] {
-        let tell = |world: &World| world.timeline().to_vec();
-        let once = run(catalog(), seed, DeletionRules::all()).map(|w| tell(&w)).unwrap();
-        let again = run(catalog(), seed, DeletionRules::all()).map(|w| tell(&w)).unwrap();
-        assert_eq!(once, again, "seed {seed}");
-    }
+    // With crashes.
+    let tell = || run(catalog(), 1, DeletionRules::all()).map(|world| world.timeline().to_vec()).unwrap();
+    assert_eq!(tell(), tell());
 }
 
 /// Rules switched off together, the hazards that need them, and the invariants of which one must break. A rule is
