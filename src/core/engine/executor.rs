@@ -10,7 +10,6 @@ use crate::lifecycle::{
     ReleaseNodeScript, TerminateScript,
 };
 use crate::model::azure::naming::{aks_machine_id, is_aks_machine_of};
-use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Taint;
 use crate::model::errors::EffectError;
 use crate::model::names::NodeClassName;
@@ -199,13 +198,10 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::UpdateClaim { claim, update: ClaimUpdate::NotDisrupted } => {
             // A late watch may hide the taint of its node, and without the condition nobody would know whose it is.
             let node = snapshot.claims().get(&claim.name).and_then(|claim| snapshot.node_of(claim));
-            let untaint = |node: &Node| {
-                let update = NodeUpdate::RemoveTaint(Taint::disrupted());
-                ClusterWrite::UpdateNode(node.name.clone(), node.uid.clone(), update)
-            };
+            let update = NodeUpdate::RemoveTaint(Taint::disrupted());
+            let untaint = node.map(|node| ClusterWrite::UpdateNode(node.name.clone(), node.uid.clone(), update));
             let unmark = ClusterWrite::UpdateClaim(claim, ClaimUpdate::NotDisrupted);
-            let writes = node.map(|node| untaint(node)).into_iter().chain([unmark]);
-            Box::new(EffectSequence::new(writes.map(Effect::Cluster)))
+            Box::new(EffectSequence::new(untaint.into_iter().chain([unmark]).map(Effect::Cluster)))
         }
         Command::UpdateClaim { claim, update: step } => one(Effect::Cluster(ClusterWrite::UpdateClaim(claim, step))),
         Command::UpdateNode { node, uid, update: step } => {

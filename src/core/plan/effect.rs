@@ -150,7 +150,7 @@ pub enum ClaimUpdate {
     Initialized,
     /// It is going to be replaced.
     Disrupted(DisruptionReason),
-    /// It is not replaced after all.
+    /// It is not replaced after all. Its command removes the taint from the Node first, which a late watch may hide.
     NotDisrupted,
     /// How far its end is. Conditions that are `None` stay as they are.
     Terminating(Box<TerminationConditions>),
