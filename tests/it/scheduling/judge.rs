@@ -103,6 +103,8 @@ struct Trial<'a, S> {
     running: Vec<Pod>,
     /// The waiting pods as the API server has them.
     waiting: &'a [Pod],
+    /// The largest new nodes.
+    greatest: Vec<Node>,
     tally: &'a mut Tally,
 }
 
@@ -132,7 +134,8 @@ pub(crate) async fn judge<S: Scheduler>(scheduler: &mut S, work: &Workload, tall
     tally.placed += plan.goes.len();
     tally.unplaced += plan.unplaced.len();
     let namespaces: Vec<&str> = work.namespaces.iter().map(|(name, _)| name.as_str()).collect();
-    let mut trial = Trial { scheduler, work, plan: &plan, nodes, running, waiting: &waiting, tally };
+    let greatest = work.offerings.greatest("greatest")?;
+    let mut trial = Trial { scheduler, work, plan: &plan, nodes, running, waiting: &waiting, greatest, tally };
     trial.pinned().await.context("with every pod tied to its planned node")?;
     trial.scheduler.remove_pods(&namespaces, WAITING).await?;
     trial.free().await.context("with every pod free")?;
@@ -147,14 +150,14 @@ impl<S: Scheduler> Trial<'_, S> {
     }
 
     /// The emulation with these nodes and these pods that run.
-    fn emulation_of<'n>(&self, nodes: impl IntoIterator<Item = &'n Node> + Clone, running: &[Pod]) -> Result<Cluster> {
+    fn emulation_of(&self, nodes: &[Node], running: &[Pod]) -> Result<Cluster> {
         let mut cluster = Cluster::new(self.work.seed);
         for (name, labels) in &self.work.namespaces {
             cluster.add_namespace(name, labels.clone());
         }
         let storage = &self.work.storage;
         show_spread_owners(&mut cluster, &self.work.spread_owners)?;
-        show(&mut cluster, storage, &storage.csi_nodes(&self.work.offerings, nodes.clone())?)?;
+        show(&mut cluster, storage, &storage.csi_nodes(&self.work.offerings, nodes)?)?;
         let mut indices = BTreeMap::new();
         for node in nodes {
             indices.insert(node.metadata.name.as_deref(), cluster.add_node(node));
@@ -167,12 +170,15 @@ impl<S: Scheduler> Trial<'_, S> {
         Ok(cluster)
     }
 
-    /// The labels of a new node that could run a pod, if there is one.
-    fn cure(&self, nodes: &[Node], running: &[Pod], pod: &Pod) -> Result<Option<String>> {
-        for node in &self.work.offerings.greatest("greatest")? {
-            let running = [running, &self.work.daemon_sets.pods([node])?].concat();
-            let mut cluster = self.emulation_of(nodes.iter().chain([node]), &running)?;
-            if cluster.scores(pod).iter().any(|(index, _)| *index == nodes.len()) {
+    /// The labels of a new node that could run a pod beside those of this emulation, if there is one.
+    fn cure(&self, cluster: &Cluster, pod: &Pod) -> Result<Option<String>> {
+        for node in &self.greatest {
+            let mut cluster = cluster.clone();
+            let csi_nodes = self.work.storage.csi_nodes(&self.work.offerings, [node])?;
+            csi_nodes.iter().for_each(|csi_node| cluster.add_csi_node(csi_node));
+            let new = cluster.add_node(node);
+            self.work.daemon_sets.pods([node])?.iter().for_each(|pod| cluster.bind(pod, new));
+            if cluster.scores(pod).iter().any(|(index, _)| *index == new) {
                 return Ok(Some(serde_json::to_string(&node.metadata.labels)?));
             }
         }
@@ -213,13 +219,13 @@ impl<S: Scheduler> Trial<'_, S> {
 
     /// Finds new nodes for unplaced pods, after all others are bound to their planned nodes.
     fn look_for_missed(&mut self, bound: &[Pod]) -> Result<()> {
-        let running = [&self.running, bound].concat();
+        let cluster = self.emulation_of(&self.nodes, &[&self.running, bound].concat())?;
         let mut known = BTreeSet::new();
         for (pod, planned) in &self.plan.unplaced {
             // Pods of one app and release are identical.
             let wire = &self.waiting[*pod];
             if known.insert(&wire.metadata.labels)
-                && let Some(labels) = self.cure(&self.nodes, &running, wire)?
+                && let Some(labels) = self.cure(&cluster, wire)?
             {
                 let message = format!("{} has no place ({planned}), and would have one on {labels}", self.name(*pod));
                 self.tally.missed.push(message);
@@ -279,9 +285,10 @@ impl<S: Scheduler> Trial<'_, S> {
         let placed = again.goes.iter().map(|(pod, node)| on(waiting[*pod].clone(), node.clone()));
         let daemon_sets = self.work.daemon_sets.pods(&again.new)?;
         let running: Vec<Pod> = bound.iter().cloned().chain(placed).chain(daemon_sets).collect();
+        let cluster = self.emulation_of(&nodes, &running)?;
         for (pod, reason) in again.unplaced {
             let message = format!("{} has no place in the second plan: {reason}", self.name(left[pod]));
-            match self.cure(&nodes, &running, &waiting[pod])? {
+            match self.cure(&cluster, &waiting[pod])? {
                 Some(labels) => self.tally.missed.push(format!("{message}; it would have one on {labels}")),
                 None => self.tally.stuck.push(message),
             }

@@ -11,7 +11,7 @@ pub(super) const NO_DOMAIN: u32 = u32::MAX;
 pub(super) const HOSTNAME_KEY: &str = "";
 
 /// Domains by the value of one label.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Topology {
     key: String,
     /// By node.
@@ -88,7 +88,7 @@ pub(super) struct CounterKey {
 }
 
 /// Pods of some sort by domain.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Counter {
     pub(super) key: CounterKey,
     pub(super) topology: usize,
@@ -154,7 +154,7 @@ impl Counter {
 }
 
 /// All counters and the topologies that they count by.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Counters {
     pub(super) topologies: Vec<Topology>,
     pub(super) all: Vec<Counter>,

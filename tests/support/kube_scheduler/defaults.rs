@@ -21,7 +21,7 @@ fn built_in() -> Vec<TopologySpreadConstraint> {
 }
 
 /// Profiles, and what tells a pod's kin.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Defaults {
     profiles: BTreeMap<String, Vec<TopologySpreadConstraint>>,
     services: Vec<Service>,

@@ -100,7 +100,7 @@ impl fmt::Display for Reason {
 }
 
 /// Nodes, the pods on them, and the scheduler that puts pods there.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Cluster {
     nodes: Vec<Node>,
     /// PodClass and node of every pod, in the order in which they were bound.

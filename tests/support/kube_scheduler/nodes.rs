@@ -13,7 +13,7 @@ pub(super) const BEST: i64 = 100;
 pub(super) const NO_ROOM: i16 = -1;
 
 /// A node and what runs on it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) labels: Labels,
@@ -149,7 +149,7 @@ fn cordon() -> Taint {
 }
 
 /// The scores of equal requests on every node, updated with every change of a node.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct LoadScores {
     requests: Requests,
     /// By node: score, or [`NO_ROOM`].
@@ -175,7 +175,7 @@ impl LoadScores {
 }
 
 /// Constraints of a pod on nodes alone, evaluated for every node.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct FixedAnswers {
     fixed: Fixed,
     /// By node: why not.

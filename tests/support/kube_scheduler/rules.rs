@@ -10,7 +10,7 @@ use std::slice;
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// A spread constraint.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Spread {
     counter: usize,
     /// The pod itself counts.
@@ -20,7 +20,7 @@ struct Spread {
 }
 
 /// A spread constraint that is preferred.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct SoftSpread {
     counter: usize,
     /// The topology of its key: nodes without it are not preferred at all.
@@ -30,7 +30,7 @@ struct SoftSpread {
 }
 
 /// The constraints of one class, beside requests and constraints on nodes alone.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Rules {
     /// Index of its constraints on nodes alone.
     pub(super) fixed: usize,

@@ -20,7 +20,7 @@ pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(super) type ClaimKey = (String, String);
 
 /// Where the volume of a claim is, or will be.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Source {
     /// It is bound, to the volume of this handle.
     Bound { volume: String },
@@ -32,20 +32,20 @@ enum Source {
     Nothing,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Claim {
     source: Source,
     for_one_pod: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Volume {
     driver: Option<(String, String)>,
     /// One of these must match; `None` without constraints.
     required: Option<Vec<NodeTerm>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Class {
     provisioner: String,
     waits: bool,
@@ -54,7 +54,7 @@ struct Class {
 }
 
 /// Objects beside nodes and pods.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Storage {
     claims: BTreeMap<ClaimKey, Claim>,
     volumes: BTreeMap<String, Volume>,
