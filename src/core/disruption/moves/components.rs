@@ -36,9 +36,35 @@ pub(super) struct Component<'c, 'a> {
 pub(super) struct MoveFilter<'p> {
     pub(super) available: &'p AvailableOfferings,
     pub(super) balanced_pools: &'p BalancedPools<'p>,
+    /// The lowest price of a new node.
+    lowest_price: Option<HourlyPrice>,
 }
 
-impl MoveFilter<'_> {
+impl<'p> MoveFilter<'p> {
+    pub(super) fn new(available: &'p AvailableOfferings, balanced_pools: &'p BalancedPools<'p>) -> Self {
+        Self { available, balanced_pools, lowest_price: available.lowest_price() }
+    }
+
+    /// False where no set of these nodes can be worth its replacement, whatever it is: not even by a single new node at
+    /// the lowest price of all, which a simulation need not find then.
+    ///
+    /// A set is worth it if what it saves for as long as nothing has changed is as much as what it costs, by
+    /// [`Component::pays_back_after`]. Each node adds at most the one less the other, if that is positive, and the new
+    /// node takes at least its price for the shortest of these times, and while both run.
+    pub(super) fn may_be_worthwhile(&self, sources: &[&Candidate<'_>]) -> bool {
+        let Some(lowest) = self.lowest_price else { return false };
+        let life = |source: &Candidate<'_>| source.quiet_for.min(LONGEST_LIFE).as_nanos();
+        let gain = |source: &&Candidate<'_>| {
+            let counted = i128::from((source.price + source.per_node).nanos());
+            counted * life(source) - source.used_price() * EVICTION_WORTH_OF_REPLACED.as_nanos()
+        };
+        let per_node = sources.first().map_or(HourlyPrice::ZERO, |source| source.per_node);
+        let shortest = sources.iter().map(|source| life(source)).min().unwrap_or_default();
+        let new_node =
+            i128::from((lowest + per_node).nanos()) * shortest + i128::from(lowest.nanos()) * DOUBLE_RUNNING.as_nanos();
+        sources.iter().map(gain).filter(|gain| *gain > 0).sum::<i128>() >= new_node
+    }
+
     /// The moves of a simulation that are worth it.
     pub(super) fn worthwhile<'c, 'a>(
         &self,

@@ -83,7 +83,7 @@ pub(in crate::disruption) fn consolidate(
     let later = [kept.as_slice(), candidates.empty].concat();
     let is_unsettled = provision.deferred > 0 || has_unobserved_claims(snapshot);
     let available = (search.available_offerings)();
-    let filter = MoveFilter { available, balanced_pools: search.balanced_pools };
+    let filter = MoveFilter::new(available, search.balanced_pools);
     let input = SimulationInput { snapshot, provision, available, buffer_capacity: search.buffer_capacity, now };
     let simulation = Simulation::new(input, nodes_being_deleted(candidates.empty, plan)).filter(|_| !is_unsettled);
     // What has been found is simulated again before it is carried out, however long this lasts.
@@ -258,7 +258,8 @@ impl<'p> Pass<'p, '_, '_> {
         let filter = self.filter;
         let results: Vec<_> = map_in_order(self.search.threads, &singles, |candidate| {
             let sources = std::slice::from_ref(candidate);
-            let components = filter.worthwhile(sources, simulation.without(sources, 1)?);
+            let outcome = filter.may_be_worthwhile(sources).then(|| simulation.without(sources, 1))??;
+            let components = filter.worthwhile(sources, outcome);
             // Where none is needed, the pods do not find room however they are placed.
             let component = components.first().filter(|component| !component.new_nodes.is_empty())?;
             Some(names_of(&component.sources))
@@ -287,7 +288,8 @@ impl<'p> Pass<'p, '_, '_> {
         let filter = self.filter;
         let results = map_in_order(self.search.threads, &sizes, |size| {
             let sources = &order[..*size];
-            let mut components = filter.worthwhile(sources, simulation.without(sources, *size)?);
+            let outcome = filter.may_be_worthwhile(sources).then(|| simulation.without(sources, *size))??;
+            let mut components = filter.worthwhile(sources, outcome);
             components.retain(|component| !component.new_nodes.is_empty());
             let saving = components.iter().map(|component| i128::from(component.saving().nanos())).sum::<i128>();
             let sets = components.iter().map(|component| names_of(&component.sources)).collect::<Vec<_>>();

@@ -38,9 +38,17 @@ impl SchedulingState {
                     candidate.holds(needs.requests, needs.disks) && self.open.limits.quota_allows(candidate)
                 };
                 if topology_key == ZONE_KEY {
-                    let open =
-                        self.open.candidate_sets.candidates_in(candidate_set).filter(|(candidate, _)| holds(candidate));
-                    domains.extend(zones_in_mask(open.fold(0, |mask, (_, zones)| mask | zones)));
+                    let all = self.open.candidate_sets.get(candidate_set).zones;
+                    let mut open = 0;
+                    for (candidate, zones) in self.open.candidate_sets.candidates_in(candidate_set) {
+                        if open == all {
+                            break;
+                        }
+                        if zones & !open != 0 && holds(candidate) {
+                            open |= zones;
+                        }
+                    }
+                    domains.extend(zones_in_mask(open));
                 } else {
                     domains.extend(self.open.candidate_sets.domains(
                         candidate_set,

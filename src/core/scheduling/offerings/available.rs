@@ -124,6 +124,11 @@ impl AvailableOfferings {
         }
     }
 
+    /// The lowest price of any new node.
+    pub(crate) fn lowest_price(&self) -> Option<HourlyPrice> {
+        self.pools.iter().flat_map(|pool| &pool.candidates).map(|candidate| candidate.price).min()
+    }
+
     /// The same without some pools, with the quota and subnet addresses that remain in a Snapshot: computing all of it
     /// anew is the slowest part of a small simulation.
     #[must_use]

@@ -160,7 +160,7 @@ impl CandidateSets {
         }
         let pool = self.get(candidate_set).pool;
         let all = Arc::clone(&self.get(candidate_set).candidates);
-        let remaining: Vec<(CandidateIndex, u32)> = match by {
+        let remaining: Option<Vec<(CandidateIndex, u32)>> = match by {
             Narrowing::Zones(mask) => with_zones_in(&all, |_| mask),
             Narrowing::Filter(filter) => {
                 let accepted = self.accepted_zones(pool, filter, filters);
@@ -178,13 +178,13 @@ impl CandidateSets {
                 )
             }
         };
-        let narrowed = if remaining.is_empty() {
-            None
-        } else if remaining[..] == all[..] {
-            Some(candidate_set)
-        } else {
-            let front = self.pools[pool].pareto_front_of(&remaining, |_| true);
-            Some(self.add(pool, remaining.into(), front))
+        let narrowed = match remaining {
+            None => Some(candidate_set),
+            Some(remaining) if remaining.is_empty() => None,
+            Some(remaining) => {
+                let front = self.pools[pool].pareto_front_of(&remaining, |_| true);
+                Some(self.add(pool, remaining.into(), front))
+            }
         };
         self.narrowed.insert((candidate_set, by), narrowed);
         narrowed
@@ -351,7 +351,20 @@ fn is_allowed(
     limits.allows(pool, candidate) || replaced.is_some_and(|replaced| limits.allows_swap(pool, candidate, replaced))
 }
 
-/// Candidates with their zones that are in a mask; those without any are dropped.
-fn with_zones_in(all: &[(CandidateIndex, u32)], mask: impl Fn(CandidateIndex) -> u32) -> Vec<(CandidateIndex, u32)> {
-    all.iter().map(|(index, zones)| (*index, zones & mask(*index))).filter(|(_, zones)| *zones != 0).collect()
+/// Candidates with their zones that are in a mask, without those that have none; `None` where all remain as
+/// they are.
+fn with_zones_in(
+    all: &[(CandidateIndex, u32)],
+    mask: impl Fn(CandidateIndex) -> u32,
+) -> Option<Vec<(CandidateIndex, u32)>> {
+    let unchanged = all.iter().take_while(|(index, zones)| zones & !mask(*index) == 0).count();
+    if 0 < unchanged && unchanged == all.len() {
+        return None;
+    }
+    let (same, others) = all.split_at(unchanged);
+    let mut remaining = Vec::with_capacity(all.len());
+    remaining.extend_from_slice(same);
+    let narrowed = others.iter().map(|(index, zones)| (*index, zones & mask(*index)));
+    remaining.extend(narrowed.filter(|(_, zones)| *zones != 0));
+    Some(remaining)
 }

@@ -2,6 +2,7 @@
 
 mod progress;
 mod search;
+mod worth;
 
 use crate::catalog::CapacityType::OnDemand;
 use crate::disruption::{DisruptionMemory, disrupt};
@@ -31,6 +32,7 @@ const LARGE: &str = "Standard_D16s_v5";
 struct World {
     snapshot: Snapshot,
     memory: DisruptionMemory,
+    provision: ProvisionMemory,
     pool: NodePool,
     now: i64,
     /// What was created, by name.
@@ -48,7 +50,8 @@ impl World {
         let requirements = [(labels::CAPACITY_TYPE, &["on-demand"][..]), (labels::INSTANCE_TYPE, sizes)];
         let pool = NodePool { requirements: requirements_in(&requirements), ..pool("general") };
         let snapshot = cluster([pool.clone()]);
-        let mut world = Self { snapshot, memory: DisruptionMemory::default(), pool, now: 0, drafts: Vec::new() };
+        let (memory, provision, drafts) = Default::default();
+        let mut world = Self { snapshot, memory, provision, pool, now: 0, drafts };
         for n in 0..count {
             let (mut claim, node) = managed(&format!("c{n:02}"), &world.pool, offering(size, 1, OnDemand));
             (claim.created_at, claim.status.initialized) = (at(-3660), Some(at(-3600)));
@@ -79,8 +82,7 @@ impl World {
 
     /// Decides once, and performs all writes; in words. Those of soft taints are not told.
     fn decide(&mut self) -> Vec<String> {
-        let provision = ProvisionMemory::default();
-        let plan = disrupt(&self.snapshot, &mut self.memory, &provision, &settings(), at(self.now), 1);
+        let plan = disrupt(&self.snapshot, &mut self.memory, &self.provision, &settings(), at(self.now), 1);
         plan.commands.into_iter().filter_map(|planned| self.perform(planned.command)).collect()
     }
 
