@@ -7,6 +7,7 @@ use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::NodePool;
+use crate::model::labels::TAINT_UNDERUTILIZED;
 use crate::model::names::NodePoolName;
 use crate::plan::Plan;
 use crate::provisioning::ProvisionMemory;
@@ -32,7 +33,7 @@ pub(super) struct Candidate<'a> {
     pub(super) per_node: HourlyPrice,
     /// Its capacity type.
     pub(super) capacity_type: CapacityType,
-    /// From when it may be disrupted by `consolidateAfter`.
+    /// From when it may be disrupted by `consolidateAfter`; never while it is nominated for pending pods.
     pub(super) eligible_at: Timestamp,
     /// For how long its pods have not changed; less where its NodePool has launched a node since.
     pub(super) quiet_for: SignedDuration,
@@ -116,11 +117,17 @@ impl<'a> CandidateFilter<'a, '_> {
             plan.wake_at(eligible_at);
         }
         let is_nominated = provision.is_nominated(&claim.name, Some(&node.name), *now);
-        if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready || is_nominated {
+        // Where pods go is up to kube-scheduler: one that prefers other nodes is expected to stay without these pods, and
+        // would get them if it lost its taint meanwhile.
+        let is_needed = is_nominated && !node.is_tainted(TAINT_UNDERUTILIZED);
+        if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready || is_needed {
             return None;
         }
         let pods = pods_to_move(snapshot, node, *now)?;
         let eviction_cost = eviction_cost(&pods);
+        if is_nominated && eviction_cost == 0 {
+            return None;
+        }
         let offering = &claim.intent.as_ref()?.offering;
         let price = current_price(overlaid, claim)?;
         let mut types = snapshot.instance_types.get(&claim.spec.class).into_iter().flat_map(|types| types.iter());
@@ -138,7 +145,7 @@ impl<'a> CandidateFilter<'a, '_> {
             price,
             per_node,
             capacity_type,
-            eligible_at,
+            eligible_at: if is_nominated { Timestamp::MAX } else { eligible_at },
             quiet_for,
             used_permille,
         })

@@ -276,3 +276,16 @@ fn every_disruption_ends_wherever_the_controller_is_interrupted() {
     let seen = seen.into_inner().unwrap();
     assert!(seeds.end - seeds.start < FEW || seen == BTreeSet::from(Method::ALL), "only {seen:?}");
 }
+
+/// Pods that were evicted went to a node that was about to be deleted, and were evicted once more.
+#[test]
+fn interruptions_that_once_failed_end_well() {
+    let setup = world_of(166);
+    let mut whole = World::new(catalog(), setup.clone()).unwrap();
+    let writes = play(&mut whole).unwrap();
+    let failed: Vec<_> = writes.into_iter().filter(|(write, _)| [41, 42, 44].contains(write)).collect();
+    assert_eq!(failed.len(), 3);
+    for write in failed {
+        assert_eq!(interrupt(&setup, &whole, write, Interruption::StaleWatch), None);
+    }
+}

@@ -1,6 +1,7 @@
 //! Tests of what is disrupted together, and when.
 
 use super::*;
+use crate::scheduling::Target;
 
 #[test]
 fn many_nodes_are_replaced_at_once() {
@@ -71,6 +72,25 @@ fn nodes_that_have_changed_lately_are_avoided_and_deleted_after_consolidate_afte
     let soft = world.soft_tainted()[0].to_owned();
     assert!(world.wait(300).iter().any(|step| step.starts_with("underutilized")), "nothing else has changed");
     assert_eq!(world.soft_tainted(), [soft]);
+}
+
+#[test]
+fn a_node_that_is_avoided_remains_so_while_it_is_nominated_for_pods() {
+    let mut world = World::of_sizes(&[MEDIUM], MEDIUM, 2);
+    world.pool.disruption.consolidate_after = Some(SignedDuration::from_mins(30));
+    world.snapshot.put_pool(world.pool.name.clone(), world.pool.clone());
+    for n in 0..2 {
+        world.run_pod(&format!("p{n}"), &format!("c{n:02}"), 2_000);
+        let mut claim = world.claim(&format!("c{n:02}"));
+        claim.status.last_pod_event = Some(at(0));
+        world.snapshot.put_claim(claim);
+    }
+    assert!(world.wait(10).is_empty());
+    let avoided = world.soft_tainted().concat();
+    let name = NodeName::new(&avoided).unwrap();
+    world.provision.nominated.insert(Target::Node(name), at(60));
+    assert!(world.wait(40).is_empty());
+    assert_eq!(world.soft_tainted(), [avoided.as_str()], "kube-scheduler may still put the pods on the other");
 }
 
 #[test]
