@@ -7,6 +7,7 @@ use super::random::Random;
 use super::rule_breaks::{self, set};
 use super::values::edits;
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
 /// A create or an update of a stored object.
 #[derive(Debug, Clone)]
@@ -124,13 +125,16 @@ fn describe(edit: &Edit) -> String {
     }
 }
 
+/// Changes of the whole object that may be among several.
+static CHANGES: LazyLock<Vec<Change>> =
+    LazyLock::new(|| changes::changes().into_iter().filter(|change| !changes::is_of_kind(change)).collect());
+
 /// Two to four changes by chance.
 fn mix(object: &mut Value, fields: &[Field], chance: &mut Random) -> String {
     let mut labels = Vec::new();
-    let changes: Vec<Change> = changes::changes().into_iter().filter(|change| !changes::is_of_kind(change)).collect();
     for _ in 0..2 + chance.below(3) {
         if chance.below(8) == 0 {
-            if let Some(change) = chance.one(&changes) {
+            if let Some(change) = chance.one(&CHANGES) {
                 changes::make(object, change);
                 labels.push(change.0.clone());
             }

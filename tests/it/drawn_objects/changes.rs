@@ -11,10 +11,23 @@ fn put(path: &str, values: &[Value]) -> Vec<Change> {
     values.iter().map(|value| (format!("{path} := {}", short(value)), vec![(path.to_owned(), value.clone())])).collect()
 }
 
+/// The longest text of a value.
+const LONGEST: usize = 120;
+
 /// A value for people, cut where it is long.
 pub(crate) fn short(value: &Value) -> String {
-    let text = value.to_string();
-    if text.chars().count() > 120 { text.chars().take(117).chain("...".chars()).collect() } else { text }
+    let text = start_of(value).to_string();
+    if text.chars().count() > LONGEST { text.chars().take(LONGEST - 3).chain("...".chars()).collect() } else { text }
+}
+
+/// What a value begins with: as much as can be seen of it.
+fn start_of(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(text.chars().take(LONGEST).collect()),
+        Value::Array(items) => items.iter().take(LONGEST).map(start_of).collect(),
+        Value::Object(map) => map.iter().take(LONGEST).map(|(key, value)| (key.clone(), start_of(value))).collect(),
+        _ => value.clone(),
+    }
 }
 
 /// Makes a change. Here null is a value; a path that ends in `!` is taken away.
