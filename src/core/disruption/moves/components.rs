@@ -3,6 +3,7 @@
 
 use super::super::balanced::BalancedPools;
 use super::super::candidate::Candidate;
+use super::simulation::Simulation;
 use crate::catalog::CapacityType;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::names::ObjectKey;
@@ -43,6 +44,20 @@ pub(super) struct MoveFilter<'p> {
 impl<'p> MoveFilter<'p> {
     pub(super) fn new(available: &'p AvailableOfferings, balanced_pools: &'p BalancedPools<'p>) -> Self {
         Self { available, balanced_pools, lowest_price: available.lowest_price() }
+    }
+
+    /// The moves that replace some of these nodes, by at most so many new ones, and are worth it.
+    pub(super) fn replacements<'c, 'a>(
+        &self,
+        simulation: &Simulation<'_>,
+        sources: &[&'c Candidate<'a>],
+        max_new_nodes: usize,
+    ) -> Option<Vec<Component<'c, 'a>>> {
+        let outcome = self.may_be_worthwhile(sources).then(|| simulation.without(sources, max_new_nodes))??;
+        let mut components = self.worthwhile(sources, outcome);
+        // Where none is needed, the pods do not find room however they are placed.
+        components.retain(|component| !component.new_nodes.is_empty());
+        Some(components)
     }
 
     /// False where no set of these nodes can be worth its replacement, whatever it is: not even by a single new node at

@@ -257,12 +257,8 @@ impl<'p> Pass<'p, '_, '_> {
             candidates.iter().filter(is_new).take(MAX_SINGLE_SIMULATIONS).copied().collect();
         let filter = self.filter;
         let results: Vec<_> = map_in_order(self.search.threads, &singles, |candidate| {
-            let sources = std::slice::from_ref(candidate);
-            let outcome = filter.may_be_worthwhile(sources).then(|| simulation.without(sources, 1))??;
-            let components = filter.worthwhile(sources, outcome);
-            // Where none is needed, the pods do not find room however they are placed.
-            let component = components.first().filter(|component| !component.new_nodes.is_empty())?;
-            Some(names_of(&component.sources))
+            let components = filter.replacements(&simulation, std::slice::from_ref(candidate), 1)?;
+            Some(names_of(&components.first()?.sources))
         })
         .collect();
         let mut found = together;
@@ -287,10 +283,7 @@ impl<'p> Pass<'p, '_, '_> {
         sizes.extend((all > 1 && !sizes.contains(&all)).then_some(all));
         let filter = self.filter;
         let results = map_in_order(self.search.threads, &sizes, |size| {
-            let sources = &order[..*size];
-            let outcome = filter.may_be_worthwhile(sources).then(|| simulation.without(sources, *size))??;
-            let mut components = filter.worthwhile(sources, outcome);
-            components.retain(|component| !component.new_nodes.is_empty());
+            let components = filter.replacements(simulation, &order[..*size], *size)?;
             let saving = components.iter().map(|component| i128::from(component.saving().nanos())).sum::<i128>();
             let sets = components.iter().map(|component| names_of(&component.sources)).collect::<Vec<_>>();
             (saving > 0).then_some((saving, sets))

@@ -56,8 +56,8 @@ fn nodes_that_wait_for_a_budget_are_avoided_until_their_pods_have_no_room_elsewh
     assert!(world.soft_tainted().len() < 2, "{:?}", world.soft_tainted());
 }
 
-#[test]
-fn nodes_that_have_changed_lately_are_avoided_and_deleted_after_consolidate_after() {
+/// Two nodes, of which one has room for the pods of both, that `consolidateAfter` keeps for half an hour.
+fn changed_lately() -> World {
     let mut world = World::of_sizes(&[MEDIUM], MEDIUM, 2);
     world.pool.disruption.consolidate_after = Some(SignedDuration::from_mins(30));
     world.snapshot.put_pool(world.pool.name.clone(), world.pool.clone());
@@ -67,6 +67,12 @@ fn nodes_that_have_changed_lately_are_avoided_and_deleted_after_consolidate_afte
         claim.status.last_pod_event = Some(at(0));
         world.snapshot.put_claim(claim);
     }
+    world
+}
+
+#[test]
+fn nodes_that_have_changed_lately_are_avoided_and_deleted_after_consolidate_after() {
+    let mut world = changed_lately();
     assert!(world.wait(1_700).is_empty());
     assert_eq!(world.soft_tainted().len(), 1);
     let soft = world.soft_tainted()[0].to_owned();
@@ -76,15 +82,7 @@ fn nodes_that_have_changed_lately_are_avoided_and_deleted_after_consolidate_afte
 
 #[test]
 fn a_node_that_is_avoided_remains_so_while_it_is_nominated_for_pods() {
-    let mut world = World::of_sizes(&[MEDIUM], MEDIUM, 2);
-    world.pool.disruption.consolidate_after = Some(SignedDuration::from_mins(30));
-    world.snapshot.put_pool(world.pool.name.clone(), world.pool.clone());
-    for n in 0..2 {
-        world.run_pod(&format!("p{n}"), &format!("c{n:02}"), 2_000);
-        let mut claim = world.claim(&format!("c{n:02}"));
-        claim.status.last_pod_event = Some(at(0));
-        world.snapshot.put_claim(claim);
-    }
+    let mut world = changed_lately();
     assert!(world.wait(10).is_empty());
     let avoided = world.soft_tainted().concat();
     let name = NodeName::new(&avoided).unwrap();

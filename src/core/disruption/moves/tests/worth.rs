@@ -42,7 +42,7 @@ proptest! {
     #[test]
     fn what_pays_back_is_always_simulated(
         nodes in prop::collection::vec((prop::sample::select(vec![SMALL, MEDIUM, LARGE]), 1_i64..2_000, 30_i64..5_000), 1..5),
-        dearer in prop::collection::vec(0_i64..400_000_000, 1..4),
+        surcharges in prop::collection::vec(0_i64..400_000_000, 1..4),
         picked in 1_usize..16,
     ) {
         let world = world(&nodes);
@@ -60,7 +60,7 @@ proptest! {
         }
         let sources: Vec<&Candidate<'_>> =
             all.iter().enumerate().filter(|(n, _)| picked & (1 << n) != 0).map(|(_, candidate)| *candidate).collect();
-        let new_nodes = dearer.iter().map(|more| new_node(&world, lowest + HourlyPrice::from_nanos(*more))).collect();
+        let new_nodes = surcharges.iter().map(|surcharge| new_node(&world, lowest + HourlyPrice::from_nanos(*surcharge))).collect();
         let component = Component { sources, new_nodes };
         prop_assert!(component.sources.is_empty() || !component.pays_back() || filter.may_be_worthwhile(&all));
     }
