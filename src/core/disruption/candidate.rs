@@ -29,12 +29,14 @@ pub(super) struct Candidate<'a> {
     eviction_cost: i64,
     /// Its price, with its OS disk.
     pub(super) price: HourlyPrice,
-    /// What it counts beside its price.
+    /// What each node counts beside its price.
     pub(super) per_node: HourlyPrice,
     /// Its capacity type.
     pub(super) capacity_type: CapacityType,
-    /// From when it may be disrupted by `consolidateAfter`; never while it is nominated for pending pods.
+    /// From when it may be disrupted by `consolidateAfter`.
     pub(super) eligible_at: Timestamp,
+    /// It is nominated for pending pods: it is not disrupted, but keeps its soft taint.
+    pub(super) is_nominated: bool,
     /// For how long its pods have not changed; less where its NodePool has launched a node since.
     pub(super) quiet_for: SignedDuration,
     /// Requested of allocatable, of that resource of which most is, in thousandths.
@@ -77,9 +79,9 @@ impl Candidate<'_> {
     }
 }
 
-/// All nodes that may be disrupted, now or when they have been quiet for `consolidateAfter`: initialized, not nominated for
-/// pending pods, and without anything that must not be disrupted. Requests a wake-up when a node becomes quiet for long
-/// enough.
+/// All nodes that may be disrupted, now or when they have been quiet for `consolidateAfter`: initialized, and without anything
+/// that must not be disrupted. Those that are nominated for pending pods are among them only if they have the soft taint.
+/// Requests a wake-up when a node becomes quiet for long enough.
 pub(super) fn disruption_candidates<'a>(
     snapshot: &'a Snapshot,
     provision: &ProvisionMemory,
@@ -87,7 +89,11 @@ pub(super) fn disruption_candidates<'a>(
     now: Timestamp,
     plan: &mut Plan,
 ) -> Vec<Candidate<'a>> {
-    let filter = CandidateFilter { snapshot, provision, launches, overlaid: OverlaidInstanceTypes::of(snapshot), now };
+    // One setting, which all instance types have.
+    let mut instances = snapshot.instance_types.values().flat_map(|types| types.iter());
+    let per_node = instances.next().map_or(HourlyPrice::ZERO, |instance| instance.costs.per_node);
+    let overlaid = OverlaidInstanceTypes::of(snapshot);
+    let filter = CandidateFilter { snapshot, provision, launches, overlaid, per_node, now };
     snapshot.claims().values().filter_map(|claim| filter.candidate(claim, plan)).collect()
 }
 
@@ -98,12 +104,14 @@ struct CandidateFilter<'a, 'p> {
     /// When each pool has last launched a node for pods that waited.
     launches: &'p BTreeMap<NodePoolName, Timestamp>,
     overlaid: OverlaidInstanceTypes,
+    /// What each node counts beside its price.
+    per_node: HourlyPrice,
     now: Timestamp,
 }
 
 impl<'a> CandidateFilter<'a, '_> {
     fn candidate(&self, claim: &'a Arc<Claim>, plan: &mut Plan) -> Option<Candidate<'a>> {
-        let Self { snapshot, provision, overlaid, now, .. } = self;
+        let Self { snapshot, provision, overlaid, per_node, now, .. } = self;
         let initialized = claim
             .status
             .initialized
@@ -116,23 +124,19 @@ impl<'a> CandidateFilter<'a, '_> {
         if eligible_at > *now {
             plan.wake_at(eligible_at);
         }
+        if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready {
+            return None;
+        }
+        // Where pods go is up to kube-scheduler: one with the taint is expected to stay without those it is nominated for,
+        // and would get them if it lost the taint meanwhile.
         let is_nominated = provision.is_nominated(&claim.name, Some(&node.name), *now);
-        // Where pods go is up to kube-scheduler: one that prefers other nodes is expected to stay without these pods, and
-        // would get them if it lost its taint meanwhile.
-        let is_needed = is_nominated && !node.is_tainted(TAINT_UNDERUTILIZED);
-        if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready || is_needed {
+        if is_nominated && !node.is_tainted(TAINT_UNDERUTILIZED) {
             return None;
         }
         let pods = pods_to_move(snapshot, node, *now)?;
         let eviction_cost = eviction_cost(&pods);
-        if is_nominated && eviction_cost == 0 {
-            return None;
-        }
         let offering = &claim.intent.as_ref()?.offering;
         let price = current_price(overlaid, claim)?;
-        let mut types = snapshot.instance_types.get(&claim.spec.class).into_iter().flat_map(|types| types.iter());
-        let instance = types.find(|instance| instance.facts.name == offering.key.size);
-        let per_node = instance.map_or(HourlyPrice::ZERO, |instance| instance.costs.per_node);
         let capacity_type = offering.key.capacity_type;
         let used_permille = used_permille(snapshot, node);
         let quiet_for = self.quiet_for(&pool.name, quiet_since);
@@ -143,9 +147,10 @@ impl<'a> CandidateFilter<'a, '_> {
             pods,
             eviction_cost,
             price,
-            per_node,
+            per_node: *per_node,
             capacity_type,
-            eligible_at: if is_nominated { Timestamp::MAX } else { eligible_at },
+            eligible_at,
+            is_nominated,
             quiet_for,
             used_permille,
         })

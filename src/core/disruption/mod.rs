@@ -189,7 +189,7 @@ fn delete_empty(
 ) {
     let (snapshot, now) = (budgets.snapshot, budgets.now);
     let before = std::mem::take(&mut memory.empty_since);
-    for candidate in empty {
+    for candidate in empty.iter().filter(|candidate| !candidate.is_nominated) {
         let since = before.get(&candidate.claim.name).copied().unwrap_or(now);
         memory.empty_since.insert(candidate.claim.name.clone(), since);
         let due = candidate.eligible_at.max(since + VALIDATION_DELAY);

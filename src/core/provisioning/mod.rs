@@ -103,7 +103,8 @@ pub fn provision(
         return plan;
     }
     memory.unavailable.expire(now);
-    memory.nominated.retain(|_, until| *until > now);
+    // Later ones are from before the clock was set back.
+    memory.nominated.retain(|_, until| *until > now && *until <= now + NOMINATION_PERIOD);
     let pods: Vec<Arc<Pod>> = pods_to_schedule(snapshot, now).into_iter().chain(buffer_chunks(snapshot)).collect();
     if pods.is_empty() {
         memory.forget_pods();

@@ -67,10 +67,8 @@ impl Pass<'_, '_, '_> {
         if sources.is_empty() {
             return;
         }
-        let Some(outcome) = simulation.without(&sources, sources.len()) else { return };
-        // Where none is needed any more, it is found again as one that can be deleted.
-        let components = self.filter.worthwhile(&sources, outcome).into_iter();
-        for (index, component) in components.filter(|component| !component.new_nodes.is_empty()).enumerate() {
+        let components = self.filter.replacements(&simulation, &sources, sources.len());
+        for (index, component) in components.into_iter().enumerate() {
             if self.budgets.consume_all(&component.sources, DisruptionReason::Underutilized) {
                 self.start(component, index);
             } else {

@@ -32,10 +32,10 @@ pub(super) struct Component<'c, 'a> {
     pub(super) new_nodes: Vec<NewNode>,
 }
 
-/// What decides whether a move is worth it.
+/// Decides which moves are worth it, and which need not be simulated since none can be.
 #[derive(Clone, Copy)]
 pub(super) struct MoveFilter<'p> {
-    pub(super) available: &'p AvailableOfferings,
+    available: &'p AvailableOfferings,
     pub(super) balanced_pools: &'p BalancedPools<'p>,
     /// The lowest price of a new node.
     lowest_price: Option<HourlyPrice>,
@@ -52,20 +52,22 @@ impl<'p> MoveFilter<'p> {
         simulation: &Simulation<'_>,
         sources: &[&'c Candidate<'a>],
         max_new_nodes: usize,
-    ) -> Option<Vec<Component<'c, 'a>>> {
-        let outcome = self.may_be_worthwhile(sources).then(|| simulation.without(sources, max_new_nodes))??;
-        let mut components = self.worthwhile(sources, outcome);
-        // Where none is needed, the pods do not find room however they are placed.
-        components.retain(|component| !component.new_nodes.is_empty());
-        Some(components)
+    ) -> Vec<Component<'c, 'a>> {
+        if !self.may_be_worthwhile(sources) {
+            return Vec::new();
+        }
+        let Some(outcome) = simulation.without(sources, max_new_nodes) else { return Vec::new() };
+        let worthwhile = components(sources, outcome).into_iter().filter_map(|found| found.worthwhile(self.available));
+        let approved = worthwhile.filter(|found| self.balanced_pools.approve(&found.sources, found.saving()));
+        // One that needs no new node is found among those that can be deleted, if it holds however pods are placed.
+        approved.filter(|found| !found.new_nodes.is_empty()).collect()
     }
 
-    /// False where no set of these nodes can be worth its replacement, whatever it is: not even by a single new node at
-    /// the lowest price of all, which a simulation need not find then.
+    /// False if no replacement of any of these nodes can pay back by [`Component::pays_back_after`].
     ///
-    /// A set is worth it if what it saves for as long as nothing has changed is as much as what it costs, by
-    /// [`Component::pays_back_after`]. Each node adds at most the one less the other, if that is positive, and the new
-    /// node takes at least its price for the shortest of these times, and while both run.
+    /// An upper bound of what is gained: for each node what it costs for as long as nothing has changed there, less the
+    /// evictions, where that is positive. A lower bound of what is paid: one new node at the lowest price of all, for the
+    /// shortest of these times and while both run.
     pub(super) fn may_be_worthwhile(&self, sources: &[&Candidate<'_>]) -> bool {
         let Some(lowest) = self.lowest_price else { return false };
         let life = |source: &Candidate<'_>| source.quiet_for.min(LONGEST_LIFE).as_nanos();
@@ -78,17 +80,6 @@ impl<'p> MoveFilter<'p> {
         let new_node =
             i128::from((lowest + per_node).nanos()) * shortest + i128::from(lowest.nanos()) * DOUBLE_RUNNING.as_nanos();
         sources.iter().map(gain).filter(|gain| *gain > 0).sum::<i128>() >= new_node
-    }
-
-    /// The moves of a simulation that are worth it.
-    pub(super) fn worthwhile<'c, 'a>(
-        &self,
-        sources: &[&'c Candidate<'a>],
-        outcome: SchedulingResult,
-    ) -> Vec<Component<'c, 'a>> {
-        let components = components(sources, outcome).into_iter();
-        let worthwhile = components.filter_map(|component| component.worthwhile(self.available));
-        worthwhile.filter(|component| self.balanced_pools.approve(&component.sources, component.saving())).collect()
     }
 }
 

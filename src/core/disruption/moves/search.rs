@@ -78,7 +78,8 @@ pub(in crate::disruption) fn consolidate(
     {
         return plan.wake_at(retry_at);
     }
-    let may_move = |c: &&Candidate<'_>| c.eligible_at <= now && allows_consolidation(c.pool.disruption.policy);
+    let may_move =
+        |c: &&Candidate<'_>| !c.is_nominated && c.eligible_at <= now && allows_consolidation(c.pool.disruption.policy);
     let (movable, kept): (Vec<_>, Vec<_>) = candidates.with_pods.iter().copied().partition(may_move);
     let later = [kept.as_slice(), candidates.empty].concat();
     let is_unsettled = provision.deferred > 0 || has_unobserved_claims(snapshot);
@@ -230,7 +231,8 @@ impl<'p> Pass<'p, '_, '_> {
         self.memory.worth_at = worth_at;
         let before = std::mem::take(&mut self.memory.deletable_since);
         let since = |name: &ClaimName| before.get(name).copied().unwrap_or(self.search.now);
-        self.memory.deletable_since = names.into_iter().map(|name| (name.clone(), since(&name))).collect();
+        let found = all.iter().filter(|c| !c.is_nominated).map(|c| c.claim.name.clone());
+        self.memory.deletable_since = found.map(|name| (name.clone(), since(&name))).collect();
         Deletable { now: set.concat(), all }
     }
 
@@ -257,8 +259,8 @@ impl<'p> Pass<'p, '_, '_> {
             candidates.iter().filter(is_new).take(MAX_SINGLE_SIMULATIONS).copied().collect();
         let filter = self.filter;
         let results: Vec<_> = map_in_order(self.search.threads, &singles, |candidate| {
-            let components = filter.replacements(&simulation, std::slice::from_ref(candidate), 1)?;
-            Some(names_of(&components.first()?.sources))
+            let components = filter.replacements(&simulation, std::slice::from_ref(candidate), 1);
+            components.first().map(|component| names_of(&component.sources))
         })
         .collect();
         let mut found = together;
@@ -283,7 +285,7 @@ impl<'p> Pass<'p, '_, '_> {
         sizes.extend((all > 1 && !sizes.contains(&all)).then_some(all));
         let filter = self.filter;
         let results = map_in_order(self.search.threads, &sizes, |size| {
-            let components = filter.replacements(simulation, &order[..*size], *size)?;
+            let components = filter.replacements(simulation, &order[..*size], *size);
             let saving = components.iter().map(|component| i128::from(component.saving().nanos())).sum::<i128>();
             let sets = components.iter().map(|component| names_of(&component.sources)).collect::<Vec<_>>();
             (saving > 0).then_some((saving, sets))

@@ -43,7 +43,7 @@ pub(super) fn soft_taint(snapshot: &Snapshot, wanted: &BTreeSet<ClaimName>, plan
             let reason = "it may soon be deleted: new pods prefer other nodes";
             plan.update_node(node, NodeUpdate::AddTaint(taint), reason);
         } else {
-            let reason = "its pods have no room on other nodes, or it must not be disrupted";
+            let reason = "its pods or pending ones have no room on other nodes, or it must not be disrupted";
             plan.update_node(node, NodeUpdate::RemoveTaint(taint), reason);
         }
     }

@@ -126,7 +126,8 @@ impl AvailableOfferings {
 
     /// The lowest price of any new node.
     pub(crate) fn lowest_price(&self) -> Option<HourlyPrice> {
-        self.pools.iter().flat_map(|pool| &pool.candidates).map(|candidate| candidate.price).min()
+        // Each pool's are sorted by price.
+        self.pools.iter().filter_map(|pool| pool.candidates.first()).map(|candidate| candidate.price).min()
     }
 
     /// The same without some pools, with the quota and subnet addresses that remain in a Snapshot: computing all of it

@@ -161,25 +161,25 @@ impl CandidateSets {
         let pool = self.get(candidate_set).pool;
         let all = Arc::clone(&self.get(candidate_set).candidates);
         let remaining: Option<Vec<(CandidateIndex, u32)>> = match by {
-            Narrowing::Zones(mask) => with_zones_in(&all, |_| mask),
+            Narrowing::Zones(mask) => narrowed_zones(&all, |_| mask),
             Narrowing::Filter(filter) => {
                 let accepted = self.accepted_zones(pool, filter, filters);
-                with_zones_in(&all, |index| accepted[index as usize])
+                narrowed_zones(&all, |index| accepted[index as usize])
             }
             Narrowing::Label(topology_key, domain) => {
                 let has = |index: CandidateIndex| self.domain_of(pool, index, topology_key, keys) == Some(domain);
-                with_zones_in(&all, |index| if has(index) { u32::MAX } else { 0 })
+                narrowed_zones(&all, |index| if has(index) { u32::MAX } else { 0 })
             }
             Narrowing::CountedByFilter(filter, counted) => {
                 let (accepted, zones) = (self.accepted_zones(pool, filter, filters), self.get(candidate_set).zones);
-                with_zones_in(
+                narrowed_zones(
                     &all,
                     |index| if (accepted[index as usize] & zones != 0) == counted { u32::MAX } else { 0 },
                 )
             }
         };
         let narrowed = match remaining {
-            None => Some(candidate_set),
+            None => Some(candidate_set).filter(|_| !all.is_empty()),
             Some(remaining) if remaining.is_empty() => None,
             Some(remaining) => {
                 let front = self.pools[pool].pareto_front_of(&remaining, |_| true);
@@ -351,14 +351,13 @@ fn is_allowed(
     limits.allows(pool, candidate) || replaced.is_some_and(|replaced| limits.allows_swap(pool, candidate, replaced))
 }
 
-/// Candidates with their zones that are in a mask, without those that have none; `None` where all remain as
-/// they are.
-fn with_zones_in(
+/// Candidates with their zones that are in a mask, without those that have none; `None` where that changes nothing.
+fn narrowed_zones(
     all: &[(CandidateIndex, u32)],
     mask: impl Fn(CandidateIndex) -> u32,
 ) -> Option<Vec<(CandidateIndex, u32)>> {
-    let unchanged = all.iter().take_while(|(index, zones)| zones & !mask(*index) == 0).count();
-    if 0 < unchanged && unchanged == all.len() {
+    let unchanged = all.iter().take_while(|(index, zones)| *zones != 0 && zones & !mask(*index) == 0).count();
+    if unchanged == all.len() {
         return None;
     }
     let (same, others) = all.split_at(unchanged);

@@ -277,15 +277,14 @@ fn every_disruption_ends_wherever_the_controller_is_interrupted() {
     assert!(seeds.end - seeds.start < FEW || seen == BTreeSet::from(Method::ALL), "only {seen:?}");
 }
 
-/// Pods that were evicted went to a node that was about to be deleted, and were evicted once more.
+/// Of these interruptions three evicted pods that then went to a node about to be deleted, and were evicted once more.
 #[test]
-fn interruptions_that_once_failed_end_well() {
+fn late_watches_that_once_had_pods_evicted_again_do_not() {
     let setup = world_of(166);
     let mut whole = World::new(catalog(), setup.clone()).unwrap();
     let writes = play(&mut whole).unwrap();
-    let failed: Vec<_> = writes.into_iter().filter(|(write, _)| [41, 42, 44].contains(write)).collect();
-    assert_eq!(failed.len(), 3);
-    for write in failed {
+    assert!(!writes.is_empty());
+    for write in writes {
         assert_eq!(interrupt(&setup, &whole, write, Interruption::StaleWatch), None);
     }
 }

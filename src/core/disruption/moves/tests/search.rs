@@ -56,8 +56,8 @@ fn nodes_that_wait_for_a_budget_are_avoided_until_their_pods_have_no_room_elsewh
     assert!(world.soft_tainted().len() < 2, "{:?}", world.soft_tainted());
 }
 
-/// Two nodes, of which one has room for the pods of both, that `consolidateAfter` keeps for half an hour.
-fn changed_lately() -> World {
+#[test]
+fn nodes_that_have_changed_lately_are_avoided_and_deleted_after_consolidate_after() {
     let mut world = World::of_sizes(&[MEDIUM], MEDIUM, 2);
     world.pool.disruption.consolidate_after = Some(SignedDuration::from_mins(30));
     world.snapshot.put_pool(world.pool.name.clone(), world.pool.clone());
@@ -67,12 +67,6 @@ fn changed_lately() -> World {
         claim.status.last_pod_event = Some(at(0));
         world.snapshot.put_claim(claim);
     }
-    world
-}
-
-#[test]
-fn nodes_that_have_changed_lately_are_avoided_and_deleted_after_consolidate_after() {
-    let mut world = changed_lately();
     assert!(world.wait(1_700).is_empty());
     assert_eq!(world.soft_tainted().len(), 1);
     let soft = world.soft_tainted()[0].to_owned();
@@ -81,14 +75,25 @@ fn nodes_that_have_changed_lately_are_avoided_and_deleted_after_consolidate_afte
 }
 
 #[test]
-fn a_node_that_is_avoided_remains_so_while_it_is_nominated_for_pods() {
-    let mut world = changed_lately();
-    assert!(world.wait(10).is_empty());
-    let avoided = world.soft_tainted().concat();
-    let name = NodeName::new(&avoided).unwrap();
-    world.provision.nominated.insert(Target::Node(name), at(60));
-    assert!(world.wait(40).is_empty());
-    assert_eq!(world.soft_tainted(), [avoided.as_str()], "kube-scheduler may still put the pods on the other");
+fn an_avoided_node_remains_so_and_is_kept_while_it_is_nominated_for_pods() {
+    for (is_used, expected) in [(true, "underutilized c01"), (false, "empty c01")] {
+        let mut world = World::of_sizes(&[MEDIUM], MEDIUM, 2);
+        world.snapshot.put_node(Node { do_not_disrupt: true, ..world.node("c00") });
+        world.run_pod("p0", "c00", 2_000);
+        if is_used {
+            world.run_pod("p1", "c01", 2_000);
+        }
+        world.set_budget(BudgetNodes::Count(0));
+        assert!(world.wait(10).is_empty());
+        let avoided = world.node("c01").name;
+        assert_eq!(world.soft_tainted(), [avoided.as_str()]);
+        world.provision.nominated.insert(Target::Node(avoided.clone()), at(60));
+        world.set_budget(BudgetNodes::Percent(100));
+        assert!(world.wait(50).is_empty());
+        assert_eq!(world.soft_tainted(), [avoided.as_str()], "kube-scheduler may still put the pods on the other");
+        assert!(world.wait(15).is_empty(), "a watch may show late that they are there");
+        assert_eq!(world.wait(15), [expected]);
+    }
 }
 
 #[test]

@@ -26,6 +26,10 @@ fn world(nodes: &[(&str, i64, i64)]) -> World {
     world
 }
 
+fn candidates(world: &World) -> Vec<Candidate<'_>> {
+    disruption_candidates(&world.snapshot, &world.provision, &BTreeMap::new(), at(0), &mut Plan::default())
+}
+
 /// A new node at a price.
 fn new_node(world: &World, price: HourlyPrice) -> NewNode {
     NewNode {
@@ -40,14 +44,16 @@ fn new_node(world: &World, price: HourlyPrice) -> NewNode {
 
 proptest! {
     #[test]
-    fn what_pays_back_is_always_simulated(
-        nodes in prop::collection::vec((prop::sample::select(vec![SMALL, MEDIUM, LARGE]), 1_i64..2_000, 30_i64..5_000), 1..5),
+    fn nothing_that_pays_back_is_ruled_out(
+        nodes in prop::collection::vec(
+            (prop::sample::select(vec![SMALL, MEDIUM, LARGE]), 1_i64..2_000, 30_i64..5_000),
+            1..5,
+        ),
         surcharges in prop::collection::vec(0_i64..400_000_000, 1..4),
         picked in 1_usize..16,
     ) {
         let world = world(&nodes);
-        let candidates =
-            disruption_candidates(&world.snapshot, &world.provision, &BTreeMap::new(), at(0), &mut Plan::default());
+        let candidates = candidates(&world);
         prop_assert_eq!(candidates.len(), nodes.len());
         let all: Vec<&Candidate<'_>> = candidates.iter().collect();
         let available = AvailableOfferings::new(&world.snapshot, &UnavailableOfferings::default(), at(0));
@@ -60,8 +66,27 @@ proptest! {
         }
         let sources: Vec<&Candidate<'_>> =
             all.iter().enumerate().filter(|(n, _)| picked & (1 << n) != 0).map(|(_, candidate)| *candidate).collect();
-        let new_nodes = surcharges.iter().map(|surcharge| new_node(&world, lowest + HourlyPrice::from_nanos(*surcharge))).collect();
-        let component = Component { sources, new_nodes };
-        prop_assert!(component.sources.is_empty() || !component.pays_back() || filter.may_be_worthwhile(&all));
+        prop_assume!(!sources.is_empty());
+        let prices = surcharges.into_iter().map(|surcharge| lowest + HourlyPrice::from_nanos(surcharge));
+        let component = Component { sources, new_nodes: prices.map(|price| new_node(&world, price)).collect() };
+        prop_assert!(!component.pays_back() || filter.may_be_worthwhile(&all));
+    }
+}
+
+#[test]
+fn nodes_together_may_pay_back_although_each_alone_does_not() {
+    let hour = 3_600;
+    let cases: [(&[(&str, i64, i64)], bool); 3] = [
+        (&[(SMALL, 100, hour)], false),
+        (&[(SMALL, 100, hour), (SMALL, 100, hour)], true),
+        (&[(SMALL, 100, 60), (SMALL, 100, 60)], false),
+    ];
+    for (nodes, expected) in cases {
+        let world = world(nodes);
+        let candidates = candidates(&world);
+        let available = AvailableOfferings::new(&world.snapshot, &UnavailableOfferings::default(), at(0));
+        let balanced_pools = BalancedPools::default();
+        let filter = MoveFilter::new(&available, &balanced_pools);
+        assert_eq!(filter.may_be_worthwhile(&candidates.iter().collect::<Vec<_>>()), expected, "{nodes:?}");
     }
 }
