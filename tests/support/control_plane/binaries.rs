@@ -67,7 +67,9 @@ async fn build() -> Result<PathBuf> {
         set("gitMinor", minor),
         set("gitTreeState", "clean"),
     ];
-    let flags = ["-tags", "grpcnotrace", "-ldflags", &link.join(" "), "tool"].map(str::to_owned);
+    // The linker leaves debug information out: compiling it takes a sixth of the time.
+    let compile = "-gcflags=all=-dwarf=false";
+    let flags = ["-tags", "grpcnotrace", compile, "-ldflags", &link.join(" "), "tool"].map(str::to_owned);
     let recipe = Recipe { name: "control-plane", module: MODULE.into(), flags: flags.into() };
     recipe
         .build(async |folder| {
