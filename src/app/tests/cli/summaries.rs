@@ -54,14 +54,17 @@ fn between<'s>(text: &'s str, before: &str, after: &str) -> &'s str {
 }
 
 /// The cells of the scenario's row in docs/simulate.md, by its summary.
-fn row(summary: &str) -> [String; 4] {
+fn row(summary: &str) -> [String; 5] {
     let (cost, baseline) = (line(summary, "cost "), line(summary, "baseline "));
+    let evictions = [line(summary, "evictions "), baseline.rsplit(", ").next().unwrap()];
+    let evictions = evictions.map(|text| text.split_once(" voluntary").unwrap().0);
     let pending = |text: &str| between(text, "pending ", " pod-minutes").to_owned();
     [
         cost.split_once(';').unwrap().0.to_owned(),
         between(cost, "on-demand: ", " (").to_owned(),
         between(baseline, "cluster-autoscaler ", " (").to_owned(),
         format!("{} / {}", pending(line(summary, "pods ")), pending(baseline)),
+        evictions.join(" / "),
     ]
 }
 
