@@ -76,13 +76,13 @@ proptest! {
 #[test]
 fn nodes_together_may_pay_back_although_each_alone_does_not() {
     let hour = 3_600;
-    let cases: [(&[(&str, i64, i64)], bool); 3] = [
-        (&[(SMALL, 100, hour)], false),
-        (&[(SMALL, 100, hour), (SMALL, 100, hour)], true),
-        (&[(SMALL, 100, 60), (SMALL, 100, 60)], false),
+    let cases = [
+        (vec![(SMALL, 100, hour)], false),
+        (vec![(SMALL, 100, hour), (SMALL, 100, hour)], true),
+        (vec![(SMALL, 100, 60), (SMALL, 100, 60)], false),
     ];
     for (nodes, expected) in cases {
-        let world = world(nodes);
+        let world = world(&nodes);
         let candidates = candidates(&world);
         let available = AvailableOfferings::new(&world.snapshot, &UnavailableOfferings::default(), at(0));
         let balanced_pools = BalancedPools::default();
