@@ -68,7 +68,7 @@ impl Candidate<'_> {
         Pod::EVICTION_COST + self.eviction_cost
     }
 
-    /// The part of its price, in nano-USD per hour, that is paid for what pods request.
+    /// The part of its price, in nano-USD per hour, that is paid for what pods request, those of DaemonSets too.
     pub(super) fn used_price(&self) -> i128 {
         i128::from(self.price.nanos()) - self.waste()
     }

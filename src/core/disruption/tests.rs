@@ -24,10 +24,10 @@ use std::sync::Arc;
 const SMALL: &str = "Standard_D2s_v5";
 const LARGE: &str = "Standard_D16s_v5";
 
-/// A node of a NodeClaim whose pods have not changed for an hour.
+/// A node of a NodeClaim whose pods have not changed for a day.
 fn managed(name: &str, pool: &NodePool, offering: PlannedOffering) -> (Claim, Node) {
     let (mut claim, node) = crate::fixtures::managed(name, pool, offering);
-    claim.status.initialized = Some(at(-3600));
+    claim.status.initialized = Some(at(-86_400));
     (claim, node)
 }
 
@@ -226,7 +226,9 @@ fn reserved_nodes_replace_on_demand_ones_and_are_not_replaced() {
         // A smaller one would save money where money is saved at all; here the same size is all that holds the pod.
         let (size, cpu) = if own == Reserved { (LARGE, 500) } else { (SMALL, 1_500) };
         reserve(&mut snapshot, at(0), &[(SMALL, 1, 0, left)]);
-        let (claim, node) = managed("c00", &both, offering(size, 1, own));
+        let (mut claim, node) = managed("c00", &both, offering(size, 1, own));
+        // A quarter of this is too short where an eviction is worth 35 minutes.
+        claim.status.initialized = Some(at(-2_400));
         snapshot.put_pod(running("p", &Arc::new(shape("a", cpu, 1)), &node));
         put(&mut snapshot, (claim, node));
         let found = wait(&snapshot, &mut DisruptionMemory::default(), 60).1;

@@ -3,6 +3,9 @@
 
 use super::super::balanced::BalancedPools;
 use super::super::candidate::Candidate;
+use super::payback::{
+    DOUBLE_RUNNING, EVICTION_WORTH, is_cheaper_type, may_pay_back, quiet_for_life, worth_of_replaced,
+};
 use super::simulation::Simulation;
 use crate::catalog::CapacityType;
 use crate::model::amounts::money::HourlyPrice;
@@ -14,16 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A spot node is only replaced by spot where at least this many cheaper sizes are on offer, as in Karpenter: fewer
 /// would walk down to the size that is evicted next. But where half of its price is saved, that walk is soon over.
 const MIN_SPOT_TO_SPOT_SIZES: usize = 15;
-/// For how long both a replacement and what it replaces are paid for: until the VM runs, its node is ready and the pods have
-/// left.
-const DOUBLE_RUNNING: SignedDuration = SignedDuration::from_mins(3);
-/// What the eviction of a pod is worth where its node is deleted: so long what its requests cost.
-const EVICTION_WORTH: SignedDuration = SignedDuration::from_mins(3);
-/// The same where its node is replaced. A node that is kept may soon be deleted without a replacement, and a replacement
-/// may soon be deleted itself, which evicts its pods once more.
-const EVICTION_WORTH_OF_REPLACED: SignedDuration = SignedDuration::from_mins(7);
-/// The longest time for which a saving is expected to last. A replacement saves at least 7.5 % of its own price so.
-pub(super) const LONGEST_LIFE: SignedDuration = SignedDuration::from_mins(40);
 
 /// Nodes that are disrupted together, and what replaces them.
 #[derive(Debug)]
@@ -37,13 +30,17 @@ pub(super) struct Component<'c, 'a> {
 pub(super) struct MoveFilter<'p> {
     available: &'p AvailableOfferings,
     pub(super) balanced_pools: &'p BalancedPools<'p>,
-    /// The lowest price of a new node.
-    lowest_price: Option<HourlyPrice>,
+    /// The lowest price of a new on-demand node.
+    lowest_on_demand: Option<HourlyPrice>,
+    /// The lowest price of a new spot or reserved one.
+    lowest_of_cheaper_type: Option<HourlyPrice>,
 }
 
 impl<'p> MoveFilter<'p> {
     pub(super) fn new(available: &'p AvailableOfferings, balanced_pools: &'p BalancedPools<'p>) -> Self {
-        Self { available, balanced_pools, lowest_price: available.lowest_price() }
+        let lowest_on_demand = available.lowest_price(|capacity_type| !is_cheaper_type(capacity_type));
+        let lowest_of_cheaper_type = available.lowest_price(is_cheaper_type);
+        Self { available, balanced_pools, lowest_on_demand, lowest_of_cheaper_type }
     }
 
     /// The moves that replace some of these nodes, by at most so many new ones, and are worth it.
@@ -64,22 +61,11 @@ impl<'p> MoveFilter<'p> {
     }
 
     /// False if no replacement of any of these nodes can pay back by [`Component::pays_back_after`].
-    ///
-    /// An upper bound of what is gained: for each node what it costs for as long as nothing has changed there, less the
-    /// evictions, where that is positive. A lower bound of what is paid: one new node at the lowest price of all, for the
-    /// shortest of these times and while both run.
     pub(super) fn may_be_worthwhile(&self, sources: &[&Candidate<'_>]) -> bool {
-        let Some(lowest) = self.lowest_price else { return false };
-        let life = |source: &Candidate<'_>| source.quiet_for.min(LONGEST_LIFE).as_nanos();
-        let gain = |source: &&Candidate<'_>| {
-            let counted = i128::from((source.price + source.per_node).nanos());
-            counted * life(source) - source.used_price() * EVICTION_WORTH_OF_REPLACED.as_nanos()
+        let may = |lowest: Option<HourlyPrice>, is_cheaper_type| {
+            lowest.is_some_and(|lowest| may_pay_back(sources, lowest, is_cheaper_type))
         };
-        let per_node = sources.first().map_or(HourlyPrice::ZERO, |source| source.per_node);
-        let shortest = sources.iter().map(|source| life(source)).min().unwrap_or_default();
-        let new_node =
-            i128::from((lowest + per_node).nanos()) * shortest + i128::from(lowest.nanos()) * DOUBLE_RUNNING.as_nanos();
-        sources.iter().map(gain).filter(|gain| *gain > 0).sum::<i128>() >= new_node
+        may(self.lowest_on_demand, false) || may(self.lowest_of_cheaper_type, true)
     }
 }
 
@@ -156,12 +142,18 @@ impl Component<'_, '_> {
         if saving.nanos() <= 0 {
             return None;
         }
-        // Whichever of them Azure has, the new nodes cost less than the old ones.
+        // Whichever of them Azure has, the new nodes cost less than the old ones, and are spot or reserved if it is not worth
+        // it otherwise.
         let share = saving.nanos() / i64::try_from(self.new_nodes.len()).unwrap_or(i64::MAX);
+        let rests_on_type = !self.pays_back_if(false);
         for node in &mut self.new_nodes {
-            let best = node.offerings.first()?.price;
-            let limit = best + HourlyPrice::from_nanos(share);
-            node.offerings.retain(|offering| offering.price == best || offering.price < limit);
+            let first = node.offerings.first()?;
+            let (best, limit) = (first.price, first.price + HourlyPrice::from_nanos(share));
+            let must_be_cheaper_type = rests_on_type && is_cheaper_type(first.key.capacity_type);
+            node.offerings.retain(|offering| {
+                (offering.price == best || offering.price < limit)
+                    && (!must_be_cheaper_type || is_cheaper_type(offering.key.capacity_type))
+            });
             let meets_min_values = available.meets_min_values(node);
             if !meets_min_values {
                 return None;
@@ -172,7 +164,12 @@ impl Component<'_, '_> {
 
     /// What it saves for as long as that may last is worth more than what it costs.
     pub(super) fn pays_back(&self) -> bool {
-        self.pays_back_after().is_some_and(|least| self.quiet_for() >= least)
+        self.pays_back_if(self.is_by_cheaper_type())
+    }
+
+    /// The same if spot or reserved nodes are among the new ones, or none such.
+    fn pays_back_if(&self, is_by_cheaper_type: bool) -> bool {
+        self.pays_back_after_if(is_by_cheaper_type).is_some_and(|least| self.quiet_for() >= least)
     }
 
     /// For how long nothing has changed.
@@ -181,23 +178,37 @@ impl Component<'_, '_> {
     }
 
     /// For how long nothing must have changed for it to be worth what it costs; `None` if it is not worth that after
-    /// any time. Nobody knows for how long it will save; what has not changed for some time is expected not to change
-    /// for as long again, so that at the worst twice the cost of the best decision is paid, as with any rule for when
-    /// to buy instead of rent (Karlin et al., 1988).
+    /// any time.
     pub(super) fn pays_back_after(&self) -> Option<SignedDuration> {
+        self.pays_back_after_if(self.is_by_cheaper_type())
+    }
+
+    fn pays_back_after_if(&self, is_by_cheaper_type: bool) -> Option<SignedDuration> {
         let saving = i128::from(self.compared_saving());
         let paid_twice = i128::from(self.new_price().nanos()) * DOUBLE_RUNNING.as_nanos();
-        let used: i128 = self.sources.iter().map(|source| source.used_price()).sum();
-        let eviction_worth = if self.new_nodes.is_empty() { EVICTION_WORTH } else { EVICTION_WORTH_OF_REPLACED };
-        let cost = paid_twice + used * eviction_worth.as_nanos();
-        match (cost, saving) {
+        match (paid_twice + self.evictions_worth(is_by_cheaper_type), saving) {
             (0, 0..) => Some(SignedDuration::ZERO),
-            (_, 1..) => {
+            (cost, 1..) => {
                 let nanos = i64::try_from((cost + saving - 1) / saving).ok()?;
-                Some(SignedDuration::from_nanos(nanos)).filter(|after| *after <= LONGEST_LIFE)
+                quiet_for_life(SignedDuration::from_nanos(nanos))
             }
             _ => None,
         }
+    }
+
+    /// What its evictions are worth: nano-USD per hour, for so many nanoseconds.
+    fn evictions_worth(&self, is_by_cheaper_type: bool) -> i128 {
+        let worth = |source: &Candidate<'_>| match self.new_nodes.is_empty() {
+            true => EVICTION_WORTH,
+            false => worth_of_replaced(source, is_by_cheaper_type),
+        };
+        self.sources.iter().map(|source| source.used_price() * worth(source).as_nanos()).sum()
+    }
+
+    /// Spot or reserved nodes are among the new ones.
+    fn is_by_cheaper_type(&self) -> bool {
+        let mut first_offerings = self.new_nodes.iter().filter_map(|node| node.offerings.first());
+        first_offerings.any(|offering| is_cheaper_type(offering.key.capacity_type))
     }
 
     /// A new node would be what one of the old ones is, which might as well be kept.

@@ -7,6 +7,7 @@
 
 mod carry_out;
 mod components;
+mod payback;
 mod progress;
 mod scatter;
 mod search;

@@ -7,7 +7,7 @@
 use super::super::balanced::BalancedPools;
 use super::super::candidate::Candidate;
 use super::super::{BUDGET_RETRY, RemainingBudgets, allows_consolidation};
-use super::components::{Component, LONGEST_LIFE, MoveFilter};
+use super::components::{Component, MoveFilter};
 use super::scatter::Rooms;
 use super::simulation::{Simulation, SimulationInput};
 use super::soft_taints::{is_soft_tainted, soft_taint};
@@ -186,7 +186,7 @@ impl<'p> Pass<'p, '_, '_> {
 
     /// When more may be worth it although nothing changes: after a quarter of the time for which nothing has.
     fn more_worth_at(&self, candidates: &[&Candidate<'_>]) -> Option<Timestamp> {
-        let quiet_for = candidates.iter().map(|c| c.quiet_for).filter(|time| *time < LONGEST_LIFE).min()?;
+        let quiet_for = candidates.iter().map(|c| c.quiet_for).min()?;
         self.search.now.checked_add((quiet_for / 4).max(self.search.poll_interval)).ok()
     }
 

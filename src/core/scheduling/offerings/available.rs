@@ -124,10 +124,11 @@ impl AvailableOfferings {
         }
     }
 
-    /// The lowest price of any new node.
-    pub(crate) fn lowest_price(&self) -> Option<HourlyPrice> {
+    /// The lowest price of any new node of such a capacity type.
+    pub(crate) fn lowest_price(&self, of: impl Fn(CapacityType) -> bool) -> Option<HourlyPrice> {
         // Each pool's are sorted by price.
-        self.pools.iter().filter_map(|pool| pool.candidates.first()).map(|candidate| candidate.price).min()
+        let first = |pool: &Arc<PoolOfferings>| pool.candidates.iter().find(|c| of(c.capacity_type)).map(|c| c.price);
+        self.pools.iter().filter_map(first).min()
     }
 
     /// The same without some pools, with the quota and subnet addresses that remain in a Snapshot: computing all of it

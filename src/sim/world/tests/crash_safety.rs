@@ -9,6 +9,7 @@ use crate::fuzz::{on_all_processors, requested_seeds};
 use crate::random::Random;
 use crate::workload::{BudgetLimit, PodBudget};
 use crate::world::{Crash, CrashPoint, Freeze, InjectedFault, WatchedKind, WriteSide};
+use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::requirements::Requirement;
 use napkeeper_core::model::settings::PauseSwitch;
 use std::sync::Mutex;
@@ -100,7 +101,8 @@ fn budget_of(name: &str, limit: BudgetLimit) -> (ObjectKey, PodBudget) {
 fn falling(method: Method, seed: u64) -> WorldSetup {
     let mut random = Random::of(seed, "falling");
     let mut start = mk_start(seed);
-    let mut pool = mk_pool("general-purpose", 10, &["on-demand"], 200);
+    let capacity_types = if method == Method::ReplacedTogether { &["spot", "on-demand"][..] } else { &["on-demand"] };
+    let mut pool = mk_pool("general-purpose", 10, capacity_types, 200);
     let share = *random.pick(&[34, 50, 100]).unwrap();
     pool.disruption.budgets = vec![Budget { nodes: BudgetNodes::Percent(share), reasons: None, window: None }];
     let mut number = |least: u32, most: u32| u32::try_from(random.between(least.into(), most.into())).unwrap();
@@ -135,6 +137,9 @@ fn falling(method: Method, seed: u64) -> WorldSetup {
     if method == Method::ReplacedTogether {
         start.actions.push(after(0, Action::Pause { switches: vec![PauseSwitch::Disrupt] }));
         start.actions.push(after(FALL, Action::Pause { switches: Vec::new() }));
+        // Most is saved by spot nodes, which cannot be had until load falls: otherwise evictions would not be worth it.
+        let quota = |cores| Action::Quota { family: None, capacity_type: Some(CapacityType::Spot), cores };
+        start.actions.extend([after(0, quota(Some(0))), after(FALL, quota(None))]);
     }
     for step in 1..=steps {
         let at = SignedDuration::from_secs(i64::from(step) * 90);
@@ -284,6 +289,7 @@ fn late_watches_that_once_had_pods_evicted_again_do_not() {
     let mut whole = World::new(catalog(), setup.clone()).unwrap();
     let writes = play(&mut whole).unwrap();
     assert!(!writes.is_empty());
+    assert!(methods(&whole).contains(&Method::ReplacedByOne), "{:?}", methods(&whole));
     for write in writes {
         assert_eq!(interrupt(&setup, &whole, write, Interruption::StaleWatch), None);
     }

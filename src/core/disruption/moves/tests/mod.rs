@@ -40,7 +40,7 @@ struct World {
 }
 
 impl World {
-    /// Nodes `c00` and so on of one size, on demand, in a pool of on-demand nodes.
+    /// Nodes `c00` and so on of one size, on demand, in a pool of on-demand nodes. Nothing has changed there for a day.
     fn new(size: &str, count: usize) -> Self {
         Self::of_sizes(&[SMALL, MEDIUM, LARGE], size, count)
     }
@@ -54,7 +54,7 @@ impl World {
         let mut world = Self { snapshot, memory, provision, pool, now: 0, drafts };
         for n in 0..count {
             let (mut claim, node) = managed(&format!("c{n:02}"), &world.pool, offering(size, 1, OnDemand));
-            (claim.created_at, claim.status.initialized) = (at(-3660), Some(at(-3600)));
+            (claim.created_at, claim.status.initialized) = (at(-86_460), Some(at(-86_400)));
             put(&mut world.snapshot, (claim, node));
         }
         world
