@@ -9,7 +9,7 @@ use napkeeper_core::model::azure::cloud::Tags;
 use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
 use napkeeper_core::model::labels;
-use napkeeper_core::model::names::{ArmId, NodePoolName, ObjectKey, ObjectName, Uid, Zone};
+use napkeeper_core::model::names::{ArmId, ClaimName, NodePoolName, ObjectKey, ObjectName, Uid, Zone};
 use napkeeper_core::model::orphans::finding::DeletionRefusal;
 use napkeeper_core::model::orphans::sweep::{Approval, Sweep};
 use napkeeper_core::model::requirements::{Requirement, Requirements};
@@ -107,8 +107,14 @@ impl World {
         let names: Vec<_> = self.cluster.state().claims().iter().map(|(name, _)| name.clone()).collect();
         if let Some(name) = names.get(nth % names.len().max(1)) {
             self.log(EventKind::Scenario, name, "NodeClaim deleted by a user");
-            self.cluster.delete_claim(name, self.now);
+            self.delete_claim_as_user(name);
         }
+    }
+
+    /// A user deletes a NodeClaim, of which the controller learns by its watch alone.
+    pub(super) fn delete_claim_as_user(&mut self, name: &ClaimName) {
+        self.truth.deleted_by_users.insert(name.clone());
+        self.cluster.delete_claim(name, self.now);
     }
 
     fn delete_node(&mut self, nth: usize) {

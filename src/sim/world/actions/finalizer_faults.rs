@@ -61,7 +61,7 @@ impl World {
 
     fn delete_claim_in_use(&mut self, nth: usize, is_wanted: bool) {
         for claim in self.claims_in_use(nth, usize::from(is_wanted)) {
-            self.cluster.delete_claim(&claim.name, self.now);
+            self.delete_claim_as_user(&claim.name);
         }
     }
 

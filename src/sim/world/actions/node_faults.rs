@@ -134,7 +134,7 @@ impl World {
         let names: Vec<ClaimName> = of_unready.step_by(every.max(1)).map(|claim| claim.name.clone()).collect();
         for name in names {
             self.log(EventKind::Scenario, &name, "NodeClaim of a node that is not ready deleted by a user");
-            self.cluster.delete_claim(&name, self.now);
+            self.delete_claim_as_user(&name);
         }
     }
 

@@ -12,6 +12,7 @@ use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::disruption::allowed_disruptions;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::azure::cloud::{CloudResource, ProvisioningState, ResourceDetail, ResourceKind};
+use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::pool::{DisruptionReason, amount};
 use napkeeper_core::model::names::{ArmId, ClaimName, Uid};
 use napkeeper_core::model::orphans::sweep::{Exclusion, Sweep, SweepMode};
@@ -250,10 +251,16 @@ impl World {
             .claims()
             .values()
             .filter(|c| c.spec.pool.as_ref() == Some(&pool.name) && c.status.initialized.is_some());
+        let seen = self.controller.inner.snapshot().claims();
+        let is_unknown = |other: &Claim| {
+            let is_seen = seen.get(&other.name).is_none_or(|seen| seen.deleting_at.is_some());
+            self.truth.deleted_by_users.contains(&other.name) && !is_seen
+        };
         let (mut total, mut going) = (0, 0);
         for other in nodes {
             total += 1;
-            going += u32::from(other.deleting_at.is_some());
+            // What a user deletes is known once the watch has told of it.
+            going += u32::from(other.deleting_at.is_some() && !is_unknown(other));
         }
         let most = allowed_disruptions(&pool.disruption.budgets, total, reason, self.now);
         if going >= most {
