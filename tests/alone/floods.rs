@@ -6,7 +6,7 @@
 
 use super::alone;
 use super::hostile::pool_review;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use napkeeper_tests::webhook::hooks::certificate;
 use napkeeper_tests::webhook::{self, Listening};
 use reqwest::{Client, ClientBuilder, RequestBuilder};
@@ -31,6 +31,9 @@ const ADMISSION_RATE: u32 = 2_000;
 const MAX_PROBE: Duration = Duration::from_millis(500);
 /// Most that the 99th percentile of reviews may grow by: attacker, client and server share two cores here.
 const MAX_GROWTH: Duration = Duration::from_millis(25);
+/// How often reviews are measured without and with a flood until they keep to that. What else the machine does for
+/// seconds shows in one measurement, and a flood that holds reviews up shows in every one.
+const MEASUREMENTS: usize = 3;
 /// Pause of the good client after each request.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Timeout of the good client.
@@ -128,6 +131,21 @@ pub(super) async fn flood_monitoring(client: &Client, health: &str, metrics: &st
     Ok(())
 }
 
+/// Floods the port of reviews, and demands that they are answered as fast as without a flood.
+async fn flood_reviews(name: &str, target: SocketAddr, request: &RequestBuilder) -> Result<()> {
+    let request = || request.try_clone().context("a request is sent repeatedly");
+    let mut grew = Vec::new();
+    for _ in 0..MEASUREMENTS {
+        let (before, _) = measure(name, Flood { target, rate: 0 }, request()?).await?;
+        let (during, _) = measure(name, Flood { target, rate: ADMISSION_RATE }, request()?).await?;
+        if during <= before + MAX_GROWTH {
+            return Ok(());
+        }
+        grew.push(format!("from {before:?} to {during:?}"));
+    }
+    bail!("{name}: p99 grew {}", grew.join(", then "))
+}
+
 /// Builds a client with an address that is not the attacker's.
 fn builder() -> ClientBuilder {
     Client::builder().no_proxy().timeout(TIMEOUT).http1_only().local_address(IpAddr::V4(CLIENT))
@@ -159,10 +177,7 @@ async fn silent_connections_hold_up_neither_probes_nor_metrics_nor_reviews() -> 
     let (target, review) = (admission.parse()?, pool_review()?);
     for (name, client) in [("review, new connections", fresh), ("review, one connection", kept)] {
         let post = client.post(format!("https://{admission}/validate")).header("content-type", "application/json");
-        let request = || post.try_clone().map(|post| post.body(review.clone())).context("a request without a body");
-        let (before, _) = measure(name, Flood { target, rate: 0 }, request()?).await?;
-        let (during, _) = measure(name, Flood { target, rate: ADMISSION_RATE }, request()?).await?;
-        ensure!(during <= before + MAX_GROWTH, "{name}: p99 grew from {before:?} to {during:?}");
+        flood_reviews(name, target, &post.body(review.clone())).await?;
     }
     ensure!(process.exit_status().is_none(), "the webhook ended: {}", process.tail(20));
     ensure!(process.lines().len() < 50, "attackers fill the log: {} lines", process.lines().len());
