@@ -46,6 +46,8 @@ pub struct Cluster {
     pub nodes: Option<Nodes>,
     /// How nodes are made for waiting pods; provisioner mode alone.
     pub provisioning: Option<Provisioning>,
+    /// How nodes are replaced; provisioner mode alone.
+    pub disruption: Option<Disruption>,
     /// Network mode.
     #[schemars(with = "Option<String>", extend("enum" = ["overlay", "node-subnet", "pod-subnet", "none"]))]
     pub network_mode: Option<NetworkMode>,
@@ -114,6 +116,15 @@ pub struct Provisioning {
     /// Price of an OS disk in USD per hour, whatever its size, for example "0.02"; absent is the list price by size.
     #[schemars(regex(pattern = r"^\d+(\.\d{1,9})?$"))]
     pub os_disk_price: Option<String>,
+}
+
+/// How nodes are replaced.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Disruption {
+    /// How long before the end of expireAfter nodes are replaced within budgets at most, for example 6h; a tenth of expireAfter
+    /// where that is less. Absent is 24h; 0s is not before.
+    pub expiry_lead: Option<String>,
 }
 
 /// How nodes join the cluster.

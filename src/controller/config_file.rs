@@ -3,7 +3,7 @@
 use anyhow::{Context, bail, ensure};
 use jiff::SignedDuration;
 use napkeeper_api::bootstrap::Join;
-use napkeeper_api::config::{self, Cluster, Config, NetworkMode, Nodes, Provisioning};
+use napkeeper_api::config::{self, Cluster, Config, Disruption, NetworkMode, Nodes, Provisioning};
 use napkeeper_api::types::duration;
 use napkeeper_api::yaml;
 use napkeeper_azure::{AzureCloud, VmSettings};
@@ -99,6 +99,7 @@ fn convert(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow
     settings.consolidation_threads =
         available_parallelism().map_or(NonZeroUsize::MIN, |threads| threads.min(MAX_CONSOLIDATION_THREADS));
     provisioning(cluster.provisioning.as_ref(), &mut settings).context("provisioning")?;
+    disruption(cluster.disruption.as_ref(), &mut settings).context("disruption")?;
     ensure!(
         mode == ControllerMode::Companion || cluster.nodes.is_some(),
         "nodes is missing: provisioner mode requires the subnet, image and SSH key of new nodes"
@@ -133,6 +134,14 @@ fn provisioning(given: Option<&Provisioning>, settings: &mut Settings) -> anyhow
         Some("BestEffort") => MinValuesPolicy::BestEffort,
         Some(other) => bail!("minValuesPolicy is {other:?}: it must be Strict or BestEffort"),
     };
+    Ok(())
+}
+
+/// Sets how nodes are replaced.
+fn disruption(given: Option<&Disruption>, settings: &mut Settings) -> anyhow::Result<()> {
+    if let Some(text) = given.and_then(|given| given.expiry_lead.as_deref()) {
+        settings.expiry_lead = duration::parse(text).with_context(|| format!("expiryLead: {text:?}"))?;
+    }
     Ok(())
 }
 
@@ -243,6 +252,18 @@ clusters:
 
     fn with(provisioning: &str) -> String {
         format!("{GOOD}  provisioning:\n{provisioning}")
+    }
+
+    #[test]
+    fn the_lead_time_of_expiry_is_as_the_file_says() {
+        let read = |lead: &str| {
+            let text = format!("{GOOD}  disruption: {{expiryLead: {lead}}}\n");
+            read_text(&text, None, ControllerMode::Companion)
+        };
+        assert_eq!(read("90m").unwrap().settings.expiry_lead.as_mins(), 90);
+        assert_eq!(read("0s").unwrap().settings.expiry_lead.as_secs(), 0);
+        let error = format!("{:#}", read("soon").unwrap_err());
+        assert!(error.contains("disruption: expiryLead: \"soon\""), "{error}");
     }
 
     #[test]

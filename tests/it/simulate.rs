@@ -79,7 +79,7 @@ fn a_pool_of_fixed_size_follows_git() -> Result<(), Box<dyn Error>> {
     let world = run("scenarios/fixed-size")?;
     let launched = |text: &str| count_logged(&world, EventKind::Provision, text);
     assert_eq!(launched("the NodePool wants"), 6, "three at first, two more, and one for the Node that was deleted");
-    assert_eq!(launched("the NodePool's label desk.example.com/tier has changed"), 5);
+    assert_eq!(launched("NodePool spec.template.metadata.labels[desk.example.com/tier]:"), 5);
     assert_eq!(count_logged(&world, EventKind::Disrupt, "drifted: "), 5, "each goes once its replacement is ready");
     assert_eq!(count_logged(&world, EventKind::Disrupt, "scaled_down: "), 3);
     let state = world.cluster().state();

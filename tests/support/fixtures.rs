@@ -68,6 +68,7 @@ pub fn pool(name: &str) -> NodePool {
         weight: 0,
         requirements,
         labels: Labels::new(),
+        annotations: Labels::new(),
         taints: Vec::new(),
         startup_taints: Vec::new(),
         class: named!(NodeClassName, "default"),

@@ -8,8 +8,11 @@ use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::azure::cloud::ResourceKind;
-use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
-use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Labels, PodOwner};
+use napkeeper_core::model::cluster::claim::{
+    Claim, ClaimSpec, ClaimStatus, DriftedCondition, LaunchIntent, PlannedOffering,
+};
+use napkeeper_core::model::cluster::node_template::NodeTemplate;
+use napkeeper_core::model::cluster::pod::{DoNotDisrupt, PodOwner};
 use napkeeper_core::model::cluster::pool::{BudgetNodes, ConsolidationPolicy, DisruptionReason};
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::labels;
@@ -43,6 +46,117 @@ spec:
       requirements:
         - {key: beta.kubernetes.io/arch, operator: In, values: [amd64], minValues: 1}
 ";
+
+const CLASS: &str = "
+apiVersion: karpenter.azure.com/v1beta1
+kind: AKSNodeClass
+metadata: {name: default}
+spec: {osDiskSizeGB: 128}
+";
+
+/// What a node is made from by a NodePool and an AKSNodeClass.
+fn template(pool: &str, class: &str) -> NodeTemplate {
+    let (Object::NodePool(pool), Object::NodeClass(class)) = (read(pool).unwrap(), read(class).unwrap()) else {
+        panic!()
+    };
+    NodeTemplate::of(&pool, Some(&class))
+}
+
+#[test]
+fn spelling_and_order_make_no_other_node() {
+    let pool = "
+kind: NodePool
+apiVersion: karpenter.sh/v1
+spec:
+  weight: 7
+  disruption: {consolidateAfter: Never}
+  template:
+    spec:
+      expireAfter: 43200m # thirty days, as by default
+      taints: []
+      requirements: []
+      nodeClassRef: {name: default, kind: AKSNodeClass, group: karpenter.azure.com}
+    metadata: {labels: {'team': \"x\"}, annotations: {}}
+metadata: {name: a}
+";
+    let class = "
+apiVersion: karpenter.azure.com/v1alpha2
+kind: AKSNodeClass
+metadata: {name: default}
+spec: {imageFamily: Ubuntu, tags: {a: b}, gpu: {mode: Driver}}
+";
+    assert_eq!(template(pool, class), template(POOL, CLASS));
+}
+
+#[test]
+fn each_change_of_a_field_is_told_by_its_path() {
+    let before = template(POOL, CLASS);
+    let of_pool = [
+        ("labels: {team: x}", "labels: {team: z}", "metadata.labels[team]: \"x\" is now \"z\""),
+        ("labels: {team: x}", "labels: {}", "metadata.labels[team]: \"x\" was removed"),
+        ("labels: {team: x}", "labels: {team: x}, annotations: {a: b}", "metadata.annotations[a]: set to \"b\""),
+        ("name: default}", "name: other}", "spec.nodeClassRef.name: \"default\" is now \"other\""),
+        ("    spec:\n", "    spec:\n      expireAfter: 90m\n", "spec.expireAfter: \"720h\" is now \"90m\""),
+        ("    spec:\n", "    spec:\n      expireAfter: Never\n", "spec.expireAfter: \"720h\" is now \"Never\""),
+        (
+            "    spec:\n",
+            "    spec:\n      terminationGracePeriod: 90s\n",
+            "spec.terminationGracePeriod: set to \"90s\"",
+        ),
+        (
+            "    spec:\n",
+            "    spec:\n      taints: [{key: a, value: b, effect: NoExecute}]\n",
+            "spec.taints[a:NoExecute]: set to \"b\"",
+        ),
+        (
+            "    spec:\n",
+            "    spec:\n      startupTaints: [{key: a, effect: NoSchedule}]\n",
+            "spec.startupTaints[a:NoSchedule]: set to \"\"",
+        ),
+    ];
+    for (old, new, expected) in of_pool {
+        let changes = before.changes(&template(&POOL.replace(old, new), CLASS));
+        let told: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        assert_eq!(told, [format!("NodePool spec.template.{expected}")], "{new}");
+    }
+    let subnet = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/B";
+    let of_class = [
+        ("osDiskSizeGB: 64", "osDiskSizeGB: \"128\" is now \"64\"".to_owned()),
+        ("imageFamily: AzureLinux", "imageFamily: \"Ubuntu\" is now \"AzureLinux\"".to_owned()),
+        ("maxPods: 30", "maxPods: set to \"30\"".to_owned()),
+        ("fipsMode: FIPS", "fipsMode: set to \"FIPS\"".to_owned()),
+        ("gpu: {mode: None}", "gpu.mode: set to \"None\"".to_owned()),
+        (
+            "localDNS: {mode: Required, kubeDNSOverrides: [], vnetDNSOverrides: []}",
+            "localDNS.mode: set to \"Required\"".to_owned(),
+        ),
+        ("artifactStreaming: {enabled: true}", "artifactStreaming.enabled: set to \"true\"".to_owned()),
+        ("security: {encryptionAtHost: true}", "security.encryptionAtHost: set to \"true\"".to_owned()),
+        (&*format!("vnetSubnetID: {subnet}"), format!("vnetSubnetID: set to {:?}", subnet.to_lowercase())),
+    ];
+    for (spec, expected) in of_class {
+        let changes = before.changes(&template(POOL, &CLASS.replace("osDiskSizeGB: 128", spec)));
+        let told: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        assert_eq!(told, [format!("AKSNodeClass spec.{expected}")], "{spec}");
+    }
+}
+
+#[test]
+fn a_template_stays_small_however_much_there_is() {
+    let long = |n: usize| POOL.replace("team: x", &format!("team: x}}, annotations: {{a: {}", "v".repeat(n)));
+    let changes = template(&long(5_000), CLASS).changes(&template(&long(5_001), CLASS));
+    assert!(changes[0].to_string().len() < 300, "{changes:?}");
+    let many = |n: usize| {
+        let entries: Vec<String> = (0..n).map(|i| format!("key-{i}: value-{i}")).collect();
+        template(&POOL.replace("team: x", &entries.join(", ")), CLASS)
+    };
+    assert!(serde_json::to_string(&many(1_000)).unwrap().len() < 8 << 10);
+    let told = |a: &NodeTemplate, b: &NodeTemplate| a.changes(b).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(told(&many(1_000), &many(1_000)), [""; 0]);
+    assert_eq!(told(&many(1_000), &many(2)), ["NodePool spec: changed"]);
+    assert_eq!(told(&many(2), &many(1_000)), ["NodePool spec: changed"]);
+    assert_eq!(told(&many(1_000), &many(1_001)).len(), 1);
+}
 
 #[test]
 fn a_pool_gets_the_defaults_of_the_api_server() {
@@ -213,6 +327,29 @@ fn a_sweep_reports_by_default_and_never_goes_below_the_floor() {
     assert!(approved.breaker_cleared_at.is_some());
 }
 
+fn full_spec(pool: NodePoolName, requests: Resources, offering: PlannedOffering) -> ClaimSpec {
+    let mut requirements = Requirements::new();
+    requirements.add_entry(labels::SKU_CPU, Operator::Gt, &["3"]).unwrap();
+    requirements.add_entry(labels::SKU_CPU, Operator::NotIn, &["7"]).unwrap();
+    requirements.add_entry(labels::ARCH, Operator::In, &["amd64", "arm64"]).unwrap();
+    ClaimSpec {
+        labels: [(Arc::from(labels::NODEPOOL), pool.text())].into(),
+        pool: Some(pool),
+        class: NodeClassName::new("default").unwrap(),
+        requirements,
+        requests,
+        annotations: [(Arc::from("example.com/owner"), Arc::from("a"))].into(),
+        taints: vec![],
+        startup_taints: vec![],
+        expire_after: None,
+        made_from: Some(Arc::new(template(POOL, CLASS))),
+        termination_grace_period: Some(SignedDuration::from_secs(5400)),
+        planned: vec![offering],
+        replaces: vec![ClaimName::new("p-old").unwrap()],
+        replaces_with: vec![ClaimName::new("p-other").unwrap()],
+    }
+}
+
 fn full_claim() -> Claim {
     let at = "2026-11-21T08:00:00Z".parse().unwrap();
     let offering = PlannedOffering {
@@ -223,12 +360,7 @@ fn full_claim() -> Claim {
         },
         price: HourlyPrice::from_nanos(7),
     };
-    let mut requirements = Requirements::new();
-    requirements.add_entry(labels::SKU_CPU, Operator::Gt, &["3"]).unwrap();
-    requirements.add_entry(labels::SKU_CPU, Operator::NotIn, &["7"]).unwrap();
-    requirements.add_entry(labels::ARCH, Operator::In, &["amd64", "arm64"]).unwrap();
     let pool = NodePoolName::new("p").unwrap();
-    let labels: Labels = [(Arc::from(labels::NODEPOOL), pool.text())].into();
     let mut requests = Resources { pods: 3, ..Resources::cpu_memory(1500, 1 << 30) };
     requests.set_extended("nvidia.com/gpu", 1);
     Claim {
@@ -238,20 +370,7 @@ fn full_claim() -> Claim {
         deleting_at: Some(at),
         termination_at: None,
         has_finalizer: true,
-        spec: ClaimSpec {
-            pool: Some(pool),
-            class: NodeClassName::new("default").unwrap(),
-            requirements,
-            requests: requests.clone(),
-            labels,
-            taints: vec![],
-            startup_taints: vec![],
-            expire_after: None,
-            termination_grace_period: Some(SignedDuration::from_secs(5400)),
-            planned: vec![offering.clone()],
-            replaces: vec![ClaimName::new("p-old").unwrap()],
-            replaces_with: vec![ClaimName::new("p-other").unwrap()],
-        },
+        spec: full_spec(pool, requests.clone(), offering.clone()),
         intent: Some(LaunchIntent {
             reservation: None,
             offering,
@@ -270,6 +389,11 @@ fn full_claim() -> Claim {
             capacity: requests,
             last_pod_event: Some(at),
             termination: Default::default(),
+            drifted: Some(DriftedCondition {
+                since: at,
+                reason: Arc::from("NodePoolDrifted"),
+                message: Arc::from("m"),
+            }),
             disrupted: Some(DisruptionReason::Underutilized),
             ..ClaimStatus::default()
         },

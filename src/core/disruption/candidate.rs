@@ -1,14 +1,15 @@
 //! Disruption candidates.
 
+use super::cause::ReplacementCause;
 use super::is_in_progress;
 use crate::catalog::CapacityType;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Pod, PodOwner};
-use crate::model::cluster::pool::NodePool;
+use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::labels::TAINT_UNDERUTILIZED;
-use crate::model::names::NodePoolName;
+use crate::model::names::{ClaimName, NodePoolName};
 use crate::plan::Plan;
 use crate::provisioning::ProvisionMemory;
 use crate::scheduling::OverlaidInstanceTypes;
@@ -89,12 +90,27 @@ pub(super) fn disruption_candidates<'a>(
     now: Timestamp,
     plan: &mut Plan,
 ) -> Vec<Candidate<'a>> {
-    // One setting, which all instance types have.
-    let mut instances = snapshot.instance_types.values().flat_map(|types| types.iter());
-    let per_node = instances.next().map_or(HourlyPrice::ZERO, |instance| instance.costs.per_node);
-    let overlaid = OverlaidInstanceTypes::of(snapshot);
-    let filter = CandidateFilter { snapshot, provision, launches, overlaid, per_node, now };
+    let filter = CandidateFilter::new(snapshot, provision, launches, now);
     snapshot.claims().values().filter_map(|claim| filter.candidate(claim, plan)).collect()
+}
+
+/// Those of these nodes, to be replaced for one reason, that may be disrupted: empty ones first as in Karpenter, then those that
+/// drifted first, or expire first.
+pub(super) fn outdated_candidates<'a>(
+    snapshot: &'a Snapshot,
+    provision: &ProvisionMemory,
+    causes: &BTreeMap<ClaimName, ReplacementCause>,
+    now: Timestamp,
+) -> Vec<Candidate<'a>> {
+    let launches = BTreeMap::new();
+    let filter = CandidateFilter::new(snapshot, provision, &launches, now);
+    let candidate = |(name, cause): (&ClaimName, &ReplacementCause)| {
+        filter.outdated_candidate(snapshot.claims().get(name)?, cause.reason())
+    };
+    let mut candidates: Vec<Candidate<'_>> = causes.iter().filter_map(candidate).collect();
+    let time = |claim: &Claim| causes.get(&claim.name).and_then(|cause| cause.time(claim));
+    candidates.sort_by_key(|candidate| (!candidate.is_empty(), time(candidate.claim), candidate.claim.name.clone()));
+    candidates
 }
 
 /// Decides whether a node may be disrupted.
@@ -109,50 +125,91 @@ struct CandidateFilter<'a, 'p> {
     now: Timestamp,
 }
 
-impl<'a> CandidateFilter<'a, '_> {
+/// An initialized node of a NodePool without a fixed number of nodes.
+#[derive(Clone, Copy)]
+struct StandingNode<'a> {
+    claim: &'a Arc<Claim>,
+    node: &'a Arc<Node>,
+    pool: &'a Arc<NodePool>,
+    /// Since when its pods have not changed.
+    quiet_since: Timestamp,
+    /// It is nominated for pending pods.
+    is_nominated: bool,
+}
+
+impl<'a, 'p> CandidateFilter<'a, 'p> {
+    fn new(
+        snapshot: &'a Snapshot,
+        provision: &'p ProvisionMemory,
+        launches: &'p BTreeMap<NodePoolName, Timestamp>,
+        now: Timestamp,
+    ) -> Self {
+        // One setting, which all instance types have.
+        let mut instances = snapshot.instance_types.values().flat_map(|types| types.iter());
+        let per_node = instances.next().map_or(HourlyPrice::ZERO, |instance| instance.costs.per_node);
+        let overlaid = OverlaidInstanceTypes::of(snapshot);
+        Self { snapshot, provision, launches, overlaid, per_node, now }
+    }
+
     fn candidate(&self, claim: &'a Arc<Claim>, plan: &mut Plan) -> Option<Candidate<'a>> {
-        let Self { snapshot, provision, overlaid, per_node, now, .. } = self;
+        let standing = self.standing_node(claim)?;
+        let after = standing.pool.disruption.consolidate_after?;
+        let eligible_at = standing.quiet_since.saturating_add(after).ok()?;
+        if eligible_at > self.now {
+            plan.wake_at(eligible_at);
+        }
+        // Where pods go is up to kube-scheduler: one with the taint is expected to stay without those it is nominated for,
+        // and would get them if it lost the taint meanwhile.
+        if standing.is_nominated && !standing.node.is_tainted(TAINT_UNDERUTILIZED) {
+            return None;
+        }
+        self.disruptable(standing, DisruptionReason::Underutilized, eligible_at)
+    }
+
+    fn outdated_candidate(&self, claim: &'a Arc<Claim>, reason: DisruptionReason) -> Option<Candidate<'a>> {
+        let standing = self.standing_node(claim).filter(|standing| !standing.is_nominated)?;
+        self.disruptable(standing, reason, self.now)
+    }
+
+    fn standing_node(&self, claim: &'a Arc<Claim>) -> Option<StandingNode<'a>> {
+        let Self { snapshot, provision, now, .. } = self;
         let initialized = claim
             .status
             .initialized
             .filter(|_| claim.is_ours() && claim.deleting_at.is_none() && !is_in_progress(snapshot, &claim.name))?;
         let node = snapshot.node_of(claim)?;
         let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
-        let after = pool.disruption.consolidate_after?;
         let quiet_since = claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized));
-        let eligible_at = quiet_since.saturating_add(after).ok()?;
-        if eligible_at > *now {
-            plan.wake_at(eligible_at);
-        }
+        let is_nominated = provision.is_nominated(&claim.name, Some(&node.name), *now);
+        Some(StandingNode { claim, node, pool, quiet_since, is_nominated })
+    }
+
+    /// The candidate, if nothing on the node forbids to disrupt it for this reason.
+    fn disruptable(
+        &self,
+        standing: StandingNode<'a>,
+        reason: DisruptionReason,
+        eligible_at: Timestamp,
+    ) -> Option<Candidate<'a>> {
+        let StandingNode { claim, node, pool, quiet_since, is_nominated } = standing;
         if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready {
             return None;
         }
-        // Where pods go is up to kube-scheduler: one with the taint is expected to stay without those it is nominated for,
-        // and would get them if it lost the taint meanwhile.
-        let is_nominated = provision.is_nominated(&claim.name, Some(&node.name), *now);
-        if is_nominated && !node.is_tainted(TAINT_UNDERUTILIZED) {
-            return None;
-        }
-        let pods = pods_to_move(snapshot, node, *now)?;
-        let eviction_cost = eviction_cost(&pods);
+        let pods = pods_to_move(self.snapshot, node, passes_blockers(claim, reason), self.now)?;
         let offering = &claim.intent.as_ref()?.offering;
-        let price = current_price(overlaid, claim)?;
-        let capacity_type = offering.key.capacity_type;
-        let used_permille = used_permille(snapshot, node);
-        let quiet_for = self.quiet_for(&pool.name, quiet_since);
         Some(Candidate {
             claim,
             node,
             pool,
+            eviction_cost: eviction_cost(&pods),
             pods,
-            eviction_cost,
-            price,
-            per_node: *per_node,
-            capacity_type,
+            price: current_price(&self.overlaid, claim)?,
+            per_node: self.per_node,
+            capacity_type: offering.key.capacity_type,
             eligible_at,
             is_nominated,
-            quiet_for,
-            used_permille,
+            quiet_for: self.quiet_for(&pool.name, quiet_since),
+            used_permille: used_permille(self.snapshot, node),
         })
     }
 
@@ -183,9 +240,16 @@ pub(super) fn eviction_cost<'p>(pods: impl IntoIterator<Item = &'p Arc<Pod>>) ->
     pods.into_iter().map(|pod| pod.eviction_cost().max(0)).sum()
 }
 
+/// True where pods that must not be disrupted or evicted do not keep a node: it has drifted, and its termination grace period
+/// will end its drain, as with Karpenter.
+pub(crate) fn passes_blockers(claim: &Claim, reason: DisruptionReason) -> bool {
+    reason == DisruptionReason::Drifted && claim.spec.termination_grace_period.is_some()
+}
+
 /// True when nothing on a node forbids to disrupt it.
-pub(super) fn is_disruptable(snapshot: &Snapshot, node: &Node, now: Timestamp) -> bool {
-    !node.do_not_disrupt && node.deleting_at.is_none() && pods_to_move(snapshot, node, now).is_some()
+pub(super) fn is_disruptable(snapshot: &Snapshot, node: &Node, passes_blockers: bool, now: Timestamp) -> bool {
+    let may_go = !node.do_not_disrupt && node.deleting_at.is_none();
+    may_go && pods_to_move(snapshot, node, passes_blockers, now).is_some()
 }
 
 fn used_permille(snapshot: &Snapshot, node: &Node) -> i64 {
@@ -200,20 +264,19 @@ fn used_permille(snapshot: &Snapshot, node: &Node) -> i64 {
     shares.into_iter().chain(extended).max().unwrap_or_default()
 }
 
-/// Pods to reschedule; `None` when one of them must not be disrupted or evicted, or has no controller.
-fn pods_to_move(snapshot: &Snapshot, node: &Node, now: Timestamp) -> Option<Vec<Arc<Pod>>> {
+/// Pods to reschedule; `None` when one of them must not be disrupted or evicted, which may be passed, or has no controller.
+fn pods_to_move(snapshot: &Snapshot, node: &Node, passes_blockers: bool, now: Timestamp) -> Option<Vec<Arc<Pod>>> {
     let mut pods = Vec::new();
     for key in snapshot.node_usage(&node.name).map(|u| &u.pods).into_iter().flatten() {
         let Some(pod) = snapshot.pods().get(key) else { continue };
-        if pod.refuses_disruption(now) {
+        if pod.refuses_disruption(now) && !passes_blockers {
             return None;
         }
+        let is_blocked = || !pod.tolerates_disruption() && snapshot.eviction_blocker(pod).is_some();
         match pod.owner {
             PodOwner::DaemonSet | PodOwner::Static | PodOwner::Buffer => {}
             PodOwner::Nobody => return None,
-            PodOwner::Controller if !pod.tolerates_disruption() && snapshot.eviction_blocker(pod).is_some() => {
-                return None;
-            }
+            PodOwner::Controller if !passes_blockers && is_blocked() => return None,
             PodOwner::Controller => pods.push(Arc::clone(pod)),
         }
     }

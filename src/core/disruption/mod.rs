@@ -1,13 +1,16 @@
 //! Disruption: expiration, emptiness and consolidation.
 //!
-//! In this order: expired nodes (`expireAfter`, outside budgets as in Karpenter), empty nodes, and sets of nodes whose
-//! pods fit elsewhere or on cheaper nodes (`moves`). A finding must hold for 15 s before it is acted on. While many
-//! nodes are not ready nothing is disrupted.
+//! In this order: expired nodes (`expireAfter`, outside budgets as in Karpenter), empty nodes, those that expire soon, those
+//! that have drifted, and sets of nodes whose pods fit elsewhere or on cheaper nodes (`moves`). What is found for its price must
+//! hold for 15 s before it is acted on. While many nodes are not ready nothing is disrupted.
 
 mod balanced;
 mod budget;
 pub mod budget_calendar;
 mod candidate;
+mod cause;
+mod drift;
+mod expiry;
 mod moves;
 
 use crate::lifecycle::NodeOutage;
@@ -22,9 +25,15 @@ use crate::snapshot::{CommandKey, Snapshot};
 use balanced::BalancedPools;
 pub(crate) use budget::remaining_disruptions as budget_left;
 pub use budget::{allowed_disruptions, is_active};
-use candidate::{Candidate, disruption_candidates};
+pub(crate) use candidate::passes_blockers;
+use candidate::{Candidate, disruption_candidates, outdated_candidates};
+pub use cause::ReplacementCause;
+use drift::record_drift;
+pub use drift::{Drift, DriftDetector, DriftReason};
+pub use expiry::Expiry;
+use expiry::{delete_expired, expiring};
 use jiff::{SignedDuration, Timestamp};
-use moves::{MoveMemory, Search, consolidate, continue_moves};
+use moves::{MoveMemory, Outdated, Search, consolidate, continue_moves, nodes_being_deleted, replace_outdated};
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -143,16 +152,42 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
         provision,
         now,
         seed,
-        poll_interval: settings.disruption_poll_interval,
-        threads: settings.consolidation_threads,
+        settings,
         available_offerings: &available_offerings,
         buffer_capacity: &buffer_capacity,
         balanced_pools: &balanced_pools,
     };
-    let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used };
-    consolidate(&search, nodes, &mut memory.moves, &mut budgets, plan);
-    memory.next_validation = memory.next_validation.into_iter().chain(memory.moves.next_deletable_at(now)).min();
+    if !replace_all_outdated(&search, &empty_nodes, &mut memory.moves, &mut budgets, plan) {
+        let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used };
+        consolidate(&search, nodes, &mut memory.moves, &mut budgets, plan);
+        memory.next_validation = memory.next_validation.into_iter().chain(memory.moves.next_deletable_at(now)).min();
+    }
     memory.offerings = cache.take();
+}
+
+/// Begins to replace nodes that expire soon, which have a deadline, or else drifted ones. True if there are any: what is left of
+/// the cluster is seen in the next pass.
+fn replace_all_outdated(
+    search: &Search<'_>,
+    empty: &[&Candidate<'_>],
+    memory: &mut MoveMemory,
+    budgets: &mut RemainingBudgets<'_>,
+    plan: &mut Plan,
+) -> bool {
+    let (snapshot, now) = (search.snapshot, search.now);
+    let drifted = record_drift(snapshot, plan);
+    let expiring = expiring(snapshot, search.settings, now, plan);
+    memory.retain_irreplaceable(|name| drifted.contains_key(name) || expiring.contains_key(name));
+    let expiring = expiring.into_iter().map(|(name, expiry)| (name, ReplacementCause::Expiry(expiry))).collect();
+    let drifted = drifted.into_iter().map(|(name, drift)| (name, ReplacementCause::Drift(drift))).collect();
+    let causes: [(DisruptionReason, BTreeMap<ClaimName, ReplacementCause>); 2] =
+        [(DisruptionReason::Expiring, expiring), (DisruptionReason::Drifted, drifted)];
+    causes.into_iter().any(|(reason, causes)| {
+        let candidates = outdated_candidates(snapshot, search.provision, &causes, now);
+        let leaving = nodes_being_deleted(empty, plan);
+        let outdated = Outdated { reason, candidates: &candidates, causes: &causes, leaving };
+        replace_outdated(search, outdated, memory, budgets, plan)
+    })
 }
 
 /// Takes note of the latest launch of each NodePool that was no replacement.
@@ -164,20 +199,6 @@ fn note_launches(snapshot: &Snapshot, launches: &mut BTreeMap<NodePoolName, Time
         }
     }
     launches.retain(|pool, _| snapshot.pools().get(pool).is_some());
-}
-
-/// Deletes expired nodes.
-fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
-    for claim in snapshot.claims().values().filter(|c| c.is_ours() && c.deleting_at.is_none()) {
-        let Some(after) = claim.spec.expire_after else { continue };
-        let at = claim.created_at.saturating_add(after).unwrap_or(Timestamp::MAX);
-        if at > now {
-            plan.wake_at(at);
-        } else if !is_in_progress(snapshot, &claim.name) {
-            let command = Command::DeleteClaim { claim: claim.reference(), category: "expired" };
-            plan.push(command, format!("older than expireAfter ({}h)", after.as_hours()));
-        }
-    }
 }
 
 /// Deletes nodes that have been empty for long enough, as far as `consolidateAfter` and budgets allow.

@@ -36,7 +36,8 @@ impl ClaimReconciler<'_> {
             );
         } else {
             let taints = claim.spec.taints.iter().chain(&claim.spec.startup_taints).cloned().collect();
-            let step = NodeUpdate::Register { labels: claim.spec.labels.clone(), taints };
+            let (labels, annotations) = (claim.spec.labels.clone(), claim.spec.annotations.clone());
+            let step = NodeUpdate::Register { labels, annotations, taints };
             self.plan.update_node(node, step, format!("the node of {} registered", claim.name));
         }
     }

@@ -148,6 +148,15 @@ pub enum ClaimUpdate {
     },
     /// Its Node is ready for pods.
     Initialized,
+    /// It differs from what its NodePool and AKSNodeClass would make now.
+    Drifted {
+        /// Why, as a word in CamelCase.
+        reason: Arc<str>,
+        /// The fields that have changed, for people.
+        message: Arc<str>,
+    },
+    /// It does not differ, or not any more.
+    NotDrifted,
     /// It is going to be replaced.
     Disrupted(DisruptionReason),
     /// It is not replaced after all. Its command removes the taint from the Node first, which a late watch may hide.
@@ -164,10 +173,12 @@ pub enum ClaimUpdate {
 /// A change to a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeUpdate {
-    /// It belongs to a NodeClaim: finalizer, labels and taints; the taint `unregistered` is removed.
+    /// It belongs to a NodeClaim: finalizer, labels, annotations and taints; the taint `unregistered` is removed.
     Register {
         /// Labels to set.
         labels: Labels,
+        /// Annotations to set.
+        annotations: Labels,
         /// Taints to set.
         taints: Vec<Taint>,
     },

@@ -1,11 +1,13 @@
 //! NodeClaims to create, and their names.
 
 use crate::model::cluster::claim::ClaimSpec;
+use crate::model::cluster::node_template::NodeTemplate;
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::plan::ClaimDraft;
 use crate::scheduling::{NewNode, claim_requirements};
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
+use std::sync::Arc;
 
 /// The NodeClaim of a planned node; `None` where its NodePool has gone meanwhile.
 pub(crate) fn claim_draft(
@@ -16,6 +18,7 @@ pub(crate) fn claim_draft(
     index: usize,
 ) -> Option<ClaimDraft> {
     let pool = snapshot.pools().get(&node.pool)?;
+    let class = snapshot.classes().get(&node.class).map(|class| &**class);
     let keys: Vec<_> = node.offerings.iter().map(|o| o.key.clone()).collect();
     let spec = ClaimSpec {
         pool: Some(node.pool.clone()),
@@ -23,10 +26,12 @@ pub(crate) fn claim_draft(
         requirements: claim_requirements(pool, &keys),
         requests: node.requests,
         labels: node.labels,
+        annotations: pool.annotations.clone(),
         taints: pool.taints.clone(),
         startup_taints: pool.startup_taints.clone(),
         expire_after: pool.expire_after,
         termination_grace_period: pool.termination_grace_period,
+        made_from: Some(Arc::new(NodeTemplate::of(pool, class))),
         planned: node.offerings,
         replaces: Vec::new(),
         replaces_with: Vec::new(),

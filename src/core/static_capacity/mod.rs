@@ -2,25 +2,23 @@
 //!
 //! A static pool is a NodePool with `spec.replicas`: a fixed number of nodes, whatever pods there are. Missing nodes
 //! are launched, by the same offerings, limits and quotas as other nodes; surplus nodes are deleted, those with the
-//! least disruption first; and drifted nodes are replaced one for one, the new one first. How this differs from
+//! least disruption first; and outdated nodes, which have drifted or expire soon, are replaced one for one, the new one first. How this differs from
 //! Karpenter's static pools, and why, is in `docs/decisions/0045-static-capacity.md`.
 
-mod drift;
 mod scale_down_order;
 mod static_nodes;
 #[cfg(test)]
 mod tests;
 
-use crate::disruption::{BUDGET_RETRY, budget_left};
+use crate::disruption::{BUDGET_RETRY, ReplacementCause, budget_left};
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::names::{ClaimName, NodePoolName};
-use crate::model::settings::{ControllerMode, MinValuesPolicy, PauseSwitch, Settings};
+use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
 use crate::plan::{Command, Plan};
 use crate::provisioning::{ProvisionMemory, claim_draft, has_unobserved_claims};
 use crate::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, NewNode};
 use crate::snapshot::{CommandKey, Snapshot};
-pub use drift::{DriftReason, find_drift};
 use jiff::{SignedDuration, Timestamp};
 use scale_down_order::{PoolMember, pool_members};
 use static_nodes::{StaticShortfall, plan_static_nodes};
@@ -28,18 +26,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Retry delay for a pool with missing or drifted nodes.
+/// Retry delay for a pool with missing or outdated nodes.
 const RETRY: SignedDuration = SignedDuration::from_secs(10);
 /// A replacement that is not needed by then is surplus.
 const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 /// A deletion that has not been seen by then has failed.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(1);
 
-/// Memory of static pools. All of it is disposable: after a crash a replacement counts as surplus, and drifted nodes
+/// Memory of static pools. All of it is disposable: after a crash a replacement counts as surplus, and outdated nodes
 /// are deleted first anyway; a deletion is visible by then, or is requested again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StaticCapacityMemory {
-    /// NodeClaims that were created to replace drifted ones, and when.
+    /// NodeClaims that were created to replace outdated ones, and when.
     replacements: BTreeMap<ClaimName, Timestamp>,
     /// NodeClaims whose deletion was requested, and when.
     deleting: BTreeMap<ClaimName, Timestamp>,
@@ -54,7 +52,7 @@ pub struct StaticCapacityMemory {
 pub struct PoolShortage {
     /// The pool.
     pub pool: NodePoolName,
-    /// How many nodes are missing; 0 where only drifted ones cannot be replaced.
+    /// How many nodes are missing; 0 where only outdated ones cannot be replaced.
     pub missing: usize,
     /// The reason.
     pub reason: StaticShortfall,
@@ -63,7 +61,7 @@ pub struct PoolShortage {
 impl fmt::Display for PoolShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.missing {
-            0 => write!(f, "its drifted nodes cannot be replaced: {}", self.reason),
+            0 => write!(f, "its outdated nodes cannot be replaced: {}", self.reason),
             1 => write!(f, "1 node is missing: {}", self.reason),
             n => write!(f, "{n} nodes are missing: {}", self.reason),
         }
@@ -76,7 +74,7 @@ struct StaticPool<'a> {
     replicas: usize,
     /// Those that stand: not failed, and not about to go.
     members: Vec<PoolMember<'a>>,
-    /// How many more nodes may go for drift now.
+    /// How many more outdated nodes may go now.
     budget: usize,
 }
 
@@ -95,10 +93,9 @@ pub fn reconcile_static_capacity(
     if settings.mode == ControllerMode::Companion || !snapshot.pools().values().any(|pool| pool.replicas.is_some()) {
         return plan;
     }
-    let min_values = settings.min_values_policy;
     let may_disrupt = !snapshot.pause.blocks(PauseSwitch::Disrupt) && NodeOutage::of(snapshot, settings, now).is_none();
     let mut reconciler =
-        StaticPoolReconciler { snapshot, memory, provision, min_values, may_disrupt, now, plan: &mut plan };
+        StaticPoolReconciler { snapshot, memory, provision, settings, may_disrupt, now, plan: &mut plan };
     let mut static_pools: Vec<StaticPool<'_>> =
         snapshot.pools().values().filter_map(|pool| reconciler.static_pool(pool)).collect();
     if may_disrupt {
@@ -123,8 +120,7 @@ struct StaticPoolReconciler<'a, 'p> {
     snapshot: &'a Snapshot,
     memory: &'p mut StaticCapacityMemory,
     provision: &'a ProvisionMemory,
-    /// How `minValues` of pools are applied.
-    min_values: MinValuesPolicy,
+    settings: &'a Settings,
     /// Nodes may be deleted: neither the pause switch nor an outage of nodes prevents it.
     may_disrupt: bool,
     now: Timestamp,
@@ -136,7 +132,7 @@ struct NodeToCreate {
     node: NewNode,
     /// Its index among those created now.
     number: usize,
-    /// The pool lacks it; if not, it replaces a drifted node.
+    /// The pool lacks it; if not, it replaces an outdated node.
     is_missing: bool,
 }
 
@@ -150,7 +146,8 @@ struct NodesToCreate {
 impl<'a> StaticPoolReconciler<'a, '_> {
     fn static_pool(&self, pool: &'a Arc<NodePool>) -> Option<StaticPool<'a>> {
         let replicas = usize::try_from(pool.replicas?).unwrap_or(usize::MAX);
-        let members = pool_members(self.snapshot, pool, (self.provision, &self.memory.deleting), self.now);
+        let mut members = pool_members(self.snapshot, pool, self.provision, self.settings, self.now);
+        members.retain(|member| !self.memory.deleting.contains_key(&member.claim.name));
         let of_pool = |name: &ClaimName| {
             let claim = self.snapshot.claims().get(name);
             claim.is_some_and(|c| c.spec.pool.as_ref() == Some(&pool.name) && c.deleting_at.is_none())
@@ -167,12 +164,12 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         let mut surplus = static_pool.members.len().saturating_sub(wanted);
         let has = static_pool.members.len();
         while surplus > 0 {
-            let drifted_may_go = static_pool.budget > 0;
+            let outdated_may_go = static_pool.budget > 0;
             let first = static_pool
                 .members
                 .iter()
                 .enumerate()
-                .min_by_key(|(_, member)| member.scale_down_order(drifted_may_go, self.now));
+                .min_by_key(|(_, member)| member.scale_down_order(outdated_may_go, self.now));
             let Some(index) = first.map(|(index, _)| index) else { return };
             let member = static_pool.members.swap_remove(index);
             static_pool.budget =
@@ -187,7 +184,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         }
     }
 
-    /// Deletes drifted nodes whose replacement is ready.
+    /// Deletes outdated nodes whose replacement is ready.
     fn delete_replaced(&mut self, static_pool: &mut StaticPool<'_>) {
         let replacement_names = self.replacements_of(static_pool);
         for replacement in replacement_names {
@@ -197,15 +194,16 @@ impl<'a> StaticPoolReconciler<'a, '_> {
                 continue;
             }
             let first = static_pool.members.iter().enumerate().filter(|(_, m)| m.may_be_replaced());
-            let Some((index, _)) = first.min_by_key(|(_, m)| m.drift_order()) else { return };
+            let Some((index, _)) = first.min_by_key(|(_, m)| m.replacement_order()) else { return };
             if static_pool.budget == 0 {
                 self.plan.wake_at(self.now + BUDGET_RETRY);
                 return;
             }
             static_pool.budget -= 1;
             let member = static_pool.members.swap_remove(index);
-            let drift = member.drift.as_ref().map(ToString::to_string).unwrap_or_default();
-            self.delete_claim(&member, "drifted", &format!("{drift}; its replacement {replacement} is ready"));
+            let reason = member.cause.as_ref().map_or(DisruptionReason::Drifted, ReplacementCause::reason);
+            let why = format!("{}; its replacement {replacement} is ready", member.cause());
+            self.delete_claim(&member, reason.category(), &why);
             self.memory.replacements.remove(&replacement);
         }
     }
@@ -221,14 +219,14 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         self.plan.push(Command::DeleteClaim { claim, category }, reason);
     }
 
-    /// Replacements of a pool's drifted nodes.
+    /// Replacements of a pool's outdated nodes.
     fn replacements_of(&self, static_pool: &StaticPool<'_>) -> Vec<ClaimName> {
-        let drifted = static_pool.members.iter().filter(|m| m.drift.is_some()).count();
+        let outdated = static_pool.members.iter().filter(|m| m.cause.is_some()).count();
         let names = static_pool.members.iter().map(|m| &m.claim.name);
-        names.filter(|name| self.memory.replacements.contains_key(*name)).take(drifted).cloned().collect()
+        names.filter(|name| self.memory.replacements.contains_key(*name)).take(outdated).cloned().collect()
     }
 
-    /// How many nodes a pool lacks, and how many of its drifted ones are to be replaced now.
+    /// How many nodes a pool lacks, and how many of its outdated ones are to be replaced now.
     fn nodes_to_create(&self, static_pool: &StaticPool<'_>) -> NodesToCreate {
         let replacements = self.replacements_of(static_pool).len();
         let wanted = static_pool.replicas.saturating_add(replacements);
@@ -240,7 +238,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         NodesToCreate { missing: 0, replacements: replaceable.min(static_pool.budget).saturating_sub(replacements) }
     }
 
-    /// Launches missing nodes, and replacements for drifted ones.
+    /// Launches missing nodes, and replacements for outdated ones.
     fn scale_up(&mut self, static_pools: &[StaticPool<'_>], seed: u64) {
         let mut wanted: BTreeMap<NodePoolName, NodesToCreate> = BTreeMap::new();
         for static_pool in static_pools {
@@ -266,7 +264,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         let of_wanted = |pool: &NodePool| wanted.contains_key(&pool.name);
         let available_offerings =
             AvailableOfferings::of_pools(self.snapshot, &self.provision.unavailable, self.now, of_wanted)
-                .with_min_values(self.min_values);
+                .with_min_values(self.settings.min_values_policy);
         let (excluded_nodes, claim_of_pod) = (BTreeSet::new(), BTreeMap::new());
         let input = Input {
             snapshot: self.snapshot,
@@ -314,9 +312,9 @@ impl<'a> StaticPoolReconciler<'a, '_> {
             format!("the NodePool wants {} nodes and has {}", static_pool.replicas, static_pool.members.len() + number)
         } else {
             self.memory.replacements.insert(draft.name.clone(), self.now);
-            let first = static_pool.members.iter().filter(|m| m.may_be_replaced()).min_by_key(|m| m.drift_order());
-            let drift = first.and_then(|m| m.drift.as_ref()).map(ToString::to_string).unwrap_or_default();
-            format!("replaces a drifted node: {drift}")
+            let first =
+                static_pool.members.iter().filter(|m| m.may_be_replaced()).min_by_key(|m| m.replacement_order());
+            format!("replaces a node because of {}", first.map(PoolMember::cause).unwrap_or_default())
         };
         let reason = format!("{cause}; cheapest of {offerings} offerings: {best}");
         self.plan.push(Command::CreateClaim(Box::new(draft)), reason);

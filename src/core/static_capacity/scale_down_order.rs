@@ -1,14 +1,14 @@
-//! Scale-down and drift order of a static pool's nodes.
+//! Scale-down and replacement order of a static pool's nodes.
 
-use super::drift::{DriftReason, find_drift};
+use crate::disruption::{DriftDetector, Expiry, ReplacementCause, passes_blockers};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::NodePool;
 use crate::model::names::ClaimName;
+use crate::model::settings::Settings;
 use crate::provisioning::ProvisionMemory;
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The unit in which lifetimes are counted.
@@ -18,8 +18,8 @@ const MILLI: i64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct PoolMember<'a> {
     pub(crate) claim: &'a Arc<Claim>,
-    /// How it differs from the pool; only of nodes in use.
-    pub(crate) drift: Option<DriftReason>,
+    /// Why it is to be replaced; only of nodes in use.
+    pub(crate) cause: Option<ReplacementCause>,
     /// Pods that would have to move.
     pods: Vec<Arc<Pod>>,
     /// The node or a pod on it must not be disrupted, or a pod has no controller.
@@ -37,7 +37,7 @@ pub(crate) enum ScaleDownRank {
     /// No VM of it is known.
     Unlaunched,
     /// It would be replaced anyway, and may be now.
-    Drifted,
+    Outdated,
     /// It is not in use yet.
     InFlight,
     /// No pods but daemons.
@@ -48,11 +48,12 @@ pub(crate) enum ScaleDownRank {
     DoNotDisrupt,
 }
 
-/// The NodeClaims of a pool that stand: neither failed nor about to go.
+/// The NodeClaims of a pool that stand: neither failed nor being deleted.
 pub(crate) fn pool_members<'a>(
     snapshot: &'a Snapshot,
     pool: &NodePool,
-    (provision, leaving): (&ProvisionMemory, &BTreeMap<ClaimName, Timestamp>),
+    provision: &ProvisionMemory,
+    settings: &Settings,
     now: Timestamp,
 ) -> Vec<PoolMember<'a>> {
     let is_member = |claim: &&Arc<Claim>| {
@@ -60,17 +61,21 @@ pub(crate) fn pool_members<'a>(
             && claim.is_ours()
             && claim.deleting_at.is_none()
             && claim.status.launch_failed.is_none()
-            && !leaving.contains_key(&claim.name)
     };
     let all = snapshot.claims().values().filter(is_member);
-    all.map(|claim| PoolMember::new(claim, snapshot, (pool, provision), now)).collect()
+    let detector = DriftDetector::new(pool, snapshot);
+    let cause = |claim: &Claim| {
+        let drift = detector.drift_of(claim).map(ReplacementCause::Drift);
+        drift.or_else(|| Expiry::soon(claim, settings, now).map(ReplacementCause::Expiry))
+    };
+    all.map(|claim| PoolMember::new(claim, snapshot, (&cause, provision), now)).collect()
 }
 
 impl<'a> PoolMember<'a> {
     fn new(
         claim: &'a Arc<Claim>,
         snapshot: &Snapshot,
-        (pool, provision): (&NodePool, &ProvisionMemory),
+        (cause, provision): (&impl Fn(&Claim) -> Option<ReplacementCause>, &ProvisionMemory),
         now: Timestamp,
     ) -> Self {
         let node = snapshot.node_of(claim);
@@ -80,18 +85,18 @@ impl<'a> PoolMember<'a> {
             || pods.iter().any(|pod| pod.refuses_disruption(now) || pod.owner == PodOwner::Nobody);
         let pods = pods.into_iter().filter(|pod| pod.is_reschedulable() || pod.opaque).cloned().collect();
         let in_use = claim.status.initialized.is_some();
-        let drift = Some(claim).filter(|_| in_use).and_then(|claim| find_drift(claim, pool, snapshot));
+        let cause = Some(claim).filter(|_| in_use).and_then(|claim| cause(claim));
         let is_nominated = provision.is_nominated(&claim.name, node.map(|node| &node.name), now);
-        Self { claim, drift, pods, do_not_disrupt, is_nominated }
+        Self { claim, cause, pods, do_not_disrupt, is_nominated }
     }
 
-    /// Order of deletion when there are too many. `drifted_may_go`: the budget allows disruption by drift.
-    pub(crate) fn scale_down_order(&self, drifted_may_go: bool, now: Timestamp) -> ScaleDownOrder {
+    /// Order of deletion when there are too many. `outdated_may_go`: the budget allows that outdated nodes are disrupted.
+    pub(crate) fn scale_down_order(&self, outdated_may_go: bool, now: Timestamp) -> ScaleDownOrder {
         let status = &self.claim.status;
         let rank = if status.launched.is_none() {
             ScaleDownRank::Unlaunched
-        } else if self.may_be_replaced() && drifted_may_go {
-            ScaleDownRank::Drifted
+        } else if self.may_be_replaced() && outdated_may_go {
+            ScaleDownRank::Outdated
         } else if self.do_not_disrupt {
             ScaleDownRank::DoNotDisrupt
         } else if status.initialized.is_none() {
@@ -104,13 +109,19 @@ impl<'a> PoolMember<'a> {
         (rank, self.disruption_cost(now), std::cmp::Reverse(self.claim.created_at), self.claim.name.clone())
     }
 
-    /// Drifted, and may be disrupted; with a termination grace period `do-not-disrupt` does not prevent it.
+    /// Outdated, and may be disrupted; with a termination grace period `do-not-disrupt` does not keep it when it has drifted.
     pub(crate) fn may_be_replaced(&self) -> bool {
-        self.drift.is_some() && (!self.do_not_disrupt || self.claim.spec.termination_grace_period.is_some())
+        let reason = self.cause.as_ref().map(ReplacementCause::reason);
+        reason.is_some_and(|reason| !self.do_not_disrupt || passes_blockers(self.claim, reason))
     }
 
-    /// Order of replacement of drifted nodes: empty ones, then the oldest.
-    pub(crate) fn drift_order(&self) -> (bool, Timestamp, &ClaimName) {
+    /// Why it is replaced, for people.
+    pub(crate) fn cause(&self) -> String {
+        self.cause.as_ref().map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Order of replacement of outdated nodes: empty ones, then the oldest.
+    pub(crate) fn replacement_order(&self) -> (bool, Timestamp, &ClaimName) {
         (!self.pods.is_empty(), self.claim.created_at, &self.claim.name)
     }
 
@@ -119,7 +130,7 @@ impl<'a> PoolMember<'a> {
         let pods = self.pods.len();
         match self.scale_down_order(true, now).0 {
             ScaleDownRank::Unlaunched => "it has no VM yet".to_owned(),
-            ScaleDownRank::Drifted => self.drift.as_ref().map(ToString::to_string).unwrap_or_default(),
+            ScaleDownRank::Outdated => self.cause(),
             ScaleDownRank::InFlight => "it is not in use yet".to_owned(),
             ScaleDownRank::Empty => "it runs only DaemonSet pods".to_owned(),
             ScaleDownRank::InUse => {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::catalog::CapacityType::{OnDemand, Reserved};
 use crate::catalog::live::{Quota, QuotaUsage};
-use crate::disruption::{DisruptionMemory, disrupt};
+use crate::disruption::{DisruptionMemory, DriftDetector, disrupt};
 use crate::fixtures::{
     at, claim, cluster, managed, node, offering, pods, pool, put, requirements_in, reserve, running, settings, shape,
     start,
@@ -14,7 +14,7 @@ use crate::model::cluster::pod::{DoNotDisrupt, PodOwner, Taint, TaintEffect};
 use crate::model::cluster::pool::{Budget, BudgetNodes};
 use crate::model::labels;
 use crate::model::requirements::Requirement;
-use crate::model::settings::Pause;
+use crate::model::settings::{MinValuesPolicy, Pause};
 use crate::plan::ClaimDraft;
 use crate::provisioning::provision;
 use proptest::prelude::*;
@@ -275,7 +275,7 @@ fn a_deletion_that_is_not_visible_yet_is_not_repeated_on_another_node() {
 }
 
 /// Changes of a pool, by field.
-fn changes() -> Vec<(&'static str, NodePool, DriftReason)> {
+fn changes() -> Vec<(NodePool, &'static str)> {
     let old = static_pool(2);
     let taint = Taint { key: "a".into(), value: "b".into(), effect: TaintEffect::NoSchedule };
     let class = crate::model::names::NodeClassName::new("other").unwrap();
@@ -291,16 +291,31 @@ fn changes() -> Vec<(&'static str, NodePool, DriftReason)> {
     let mut custom = old.clone();
     custom.requirements.add("team", crate::model::requirements::Requirement::any_of(["a"]));
     vec![
-        ("nodeClassRef", NodePool { class, ..old.clone() }, DriftReason::Class(old.class.clone())),
-        ("taints", NodePool { taints: vec![taint.clone()], ..old.clone() }, DriftReason::Taints),
-        ("startupTaints", NodePool { startup_taints: vec![taint], ..old.clone() }, DriftReason::StartupTaints),
-        ("labels", labelled, DriftReason::Label("team".into())),
-        ("expireAfter", NodePool { expire_after: hour, ..old.clone() }, DriftReason::ExpireAfter),
-        ("grace", NodePool { termination_grace_period: hour, ..old.clone() }, DriftReason::TerminationGracePeriod),
-        ("family", narrowed, DriftReason::Requirement(labels::SKU_FAMILY.into())),
-        ("zone", zonal, DriftReason::Requirement(labels::ZONE.into())),
-        ("capacity type", spot, DriftReason::Requirement(labels::CAPACITY_TYPE.into())),
-        ("a label of requirements", custom, DriftReason::Requirement("team".into())),
+        (
+            NodePool { class, ..old.clone() },
+            "NodePool spec.template.spec.nodeClassRef.name: \"default\" is now \"other\"",
+        ),
+        (
+            NodePool { taints: vec![taint.clone()], ..old.clone() },
+            "NodePool spec.template.spec.taints[a:NoSchedule]: set to \"b\"",
+        ),
+        (
+            NodePool { startup_taints: vec![taint], ..old.clone() },
+            "NodePool spec.template.spec.startupTaints[a:NoSchedule]: set to \"b\"",
+        ),
+        (labelled, "NodePool spec.template.metadata.labels[team]: set to \"a\""),
+        (
+            NodePool { expire_after: hour, ..old.clone() },
+            "NodePool spec.template.spec.expireAfter: \"Never\" is now \"1h\"",
+        ),
+        (
+            NodePool { termination_grace_period: hour, ..old.clone() },
+            "NodePool spec.template.spec.terminationGracePeriod: set to \"1h\"",
+        ),
+        (narrowed, "it does not satisfy the NodePool's requirement on karpenter.azure.com/sku-family"),
+        (zonal, "it does not satisfy the NodePool's requirement on topology.kubernetes.io/zone"),
+        (spot, "it does not satisfy the NodePool's requirement on karpenter.sh/capacity-type"),
+        (custom, "it does not satisfy the NodePool's requirement on team"),
     ]
 }
 
@@ -308,13 +323,14 @@ fn changes() -> Vec<(&'static str, NodePool, DriftReason)> {
 fn every_change_that_affects_nodes_is_drift_and_no_other() {
     let (snapshot, _) = with_nodes(&static_pool(2), 2);
     let claim = snapshot.claims().values().next().unwrap();
-    for (field, changed, expected) in changes() {
-        assert_eq!(find_drift(claim, &changed, &snapshot), Some(expected), "{field}");
+    for (changed, expected) in changes() {
+        let drift = DriftDetector::new(&changed, &snapshot).drift_of(claim).map(|drift| drift.to_string());
+        assert_eq!(drift.as_deref(), Some(expected));
     }
     let mut same = static_pool(7);
     same.limits.nodes = Some(9);
     same.disruption.budgets.clear();
-    assert_eq!(find_drift(claim, &same, &snapshot), None);
+    assert_eq!(DriftDetector::new(&same, &snapshot).drift_of(claim), None);
 }
 
 #[test]
@@ -328,7 +344,7 @@ fn drifted_nodes_are_replaced_one_for_one_the_new_one_first() {
         let now = round * 100;
         let plan = pass(&snapshot, &mut memory, now);
         assert_eq!((drafts(&plan).len(), deleted(&plan).len()), (1, 0), "round {round}: {plan:?}");
-        assert!(plan.commands[0].reason.contains("the NodePool's label team has changed"), "{:?}", plan.commands[0]);
+        assert!(plan.commands[0].reason.contains("metadata.labels[team]: set to"), "{:?}", plan.commands[0]);
         carry_out(&plan, &changed, &mut snapshot, false);
         assert!(pass(&snapshot, &mut memory, now + 20).commands.is_empty(), "it waits for the new node");
         carry_out(&plan, &changed, &mut snapshot, true);
@@ -357,7 +373,7 @@ fn drift_respects_budgets_limits_and_do_not_disrupt() {
     limited.limits.nodes = Some(2);
     let mut memory = StaticCapacityMemory::default();
     assert!(pass(&world(&limited).0, &mut memory, 0).commands.is_empty(), "no capacity for a replacement");
-    assert!(memory.shortages[0].to_string().starts_with("its drifted nodes cannot be replaced: its limits"));
+    assert!(memory.shortages[0].to_string().starts_with("its outdated nodes cannot be replaced: its limits"));
 
     let (mut snapshot, nodes) = world(&changed);
     for (i, node) in nodes.iter().enumerate() {
@@ -480,7 +496,8 @@ proptest! {
             prop_assert!(snapshot.claims().len() >= floor, "{} of {before}: {plan:?}", snapshot.claims().len());
         }
         prop_assert_eq!(snapshot.claims().len() as u64, replicas);
-        prop_assert!(snapshot.claims().values().all(|c| find_drift(c, &wanted, &snapshot).is_none()));
+        let detector = DriftDetector::new(&wanted, &snapshot);
+        prop_assert!(snapshot.claims().values().all(|c| detector.drift_of(c).is_none()));
         prop_assert!(pass(&snapshot, &mut memory, 9_000).commands.is_empty());
     }
 
@@ -501,7 +518,7 @@ proptest! {
                 let mut made = claim("made", &pool, vec![planned.clone()]);
                 made.spec = draft.spec.clone();
                 made.intent = Some(crate::fixtures::intent(&made, planned.clone()));
-                prop_assert_eq!(find_drift(&made, &pool, &snapshot), None, "{}", planned.key);
+                prop_assert_eq!(DriftDetector::new(&pool, &snapshot).drift_of(&made), None, "{}", planned.key);
             }
         }
     }
@@ -525,12 +542,13 @@ fn a_node_of_another_placement_scope_has_drifted() {
         made.intent = Some(crate::fixtures::intent(&made, planned));
         made
     };
-    let zonal = find_drift(&of(1, OnDemand), &pool, &snapshot);
-    assert_eq!(zonal, Some(drift::DriftReason::Requirement(labels::interned(labels::PLACEMENT_SCOPE))));
+    let detector = DriftDetector::new(&pool, &snapshot);
+    let zonal = detector.drift_of(&of(1, OnDemand)).unwrap();
+    assert_eq!(zonal.unmet_requirement.as_deref(), Some(labels::PLACEMENT_SCOPE));
     let regional = of(0, Reserved);
-    assert_eq!(find_drift(&regional, &pool, &snapshot), None);
+    assert_eq!(detector.drift_of(&regional), None);
     // The reservation no longer exists, and the node is unchanged.
-    assert_eq!(find_drift(&regional, &pool, &cluster([pool.clone()])), None);
+    assert_eq!(DriftDetector::new(&pool, &cluster([pool.clone()])).drift_of(&regional), None);
 }
 
 #[test]

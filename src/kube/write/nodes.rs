@@ -32,7 +32,7 @@ impl Writer {
         self.update(&self.node(name, uid), |node| match step {
             // The API server takes no new finalizer on an object that is being deleted.
             NodeUpdate::Register { .. } if node.metadata.deletion_timestamp.is_some() => Err(ClusterError::Conflict),
-            NodeUpdate::Register { labels, taints } => Ok(register(node, labels, taints)),
+            NodeUpdate::Register { labels, annotations, taints } => Ok(register(node, labels, annotations, taints)),
             NodeUpdate::Initialize => Ok(initialize(node)),
             NodeUpdate::AddTaint(taint) => Ok(add_taint(node, taint)),
             NodeUpdate::RemoveTaint(taint) => Ok(remove_taint(node, taint)),
@@ -59,7 +59,7 @@ impl Writer {
 }
 
 /// The patch that registers a Node. A registered one is unchanged: its startup taints may have been removed on purpose.
-fn register(node: &Node, labels: &Labels, taints: &[Taint]) -> Option<Value> {
+fn register(node: &Node, labels: &Labels, annotations: &Labels, taints: &[Taint]) -> Option<Value> {
     let finalizers = node.metadata.finalizers.as_deref();
     let taints_now = taints_of(node);
     let mut wanted: Vec<WireTaint> = taints_now.iter().filter(|t| t.key != TAINT_UNREGISTERED).cloned().collect();
@@ -73,8 +73,15 @@ fn register(node: &Node, labels: &Labels, taints: &[Taint]) -> Option<Value> {
     if !has_finalizer(Some(&finalizers)) {
         finalizers.push(FINALIZER.to_owned());
     }
-    let labels: serde_json::Map<String, Value> = labels.iter().map(|(k, v)| (k.to_string(), json!(&**v))).collect();
-    Some(json!({ "metadata": { "labels": labels, "finalizers": finalizers }, "spec": { "taints": wanted } }))
+    let mut metadata = json!({ "labels": object(&labels), "finalizers": finalizers });
+    if !annotations.is_empty() {
+        metadata["annotations"] = object(annotations);
+    }
+    Some(json!({ "metadata": metadata, "spec": { "taints": wanted } }))
+}
+
+fn object(entries: &Labels) -> Value {
+    entries.iter().map(|(key, value)| (key.to_string(), json!(&**value))).collect()
 }
 
 fn initialize(node: &Node) -> Option<Value> {
@@ -152,12 +159,14 @@ mod tests {
             ] },
         }));
         let labels = Labels::from([(Arc::from("zone"), Arc::from("1"))]);
-        let patch = register(&joined, &labels, &[taint("team", "new"), taint("setup", "")]).unwrap();
+        let annotations = Labels::from([(Arc::from("owner"), Arc::from("x"))]);
+        let patch = register(&joined, &labels, &annotations, &[taint("team", "new"), taint("setup", "")]).unwrap();
         assert_eq!(
             patch,
             json!({
                 "metadata": {
                     "labels": { "karpenter.sh/registered": "true", "zone": "1" },
+                    "annotations": { "owner": "x" },
                     "finalizers": ["others.example/x", "karpenter.sh/termination"],
                 },
                 "spec": { "taints": [
@@ -178,9 +187,9 @@ mod tests {
             }))
         };
         let startup = [taint("setup", "")];
-        assert_eq!(register(&registered(json!([])), &Labels::new(), &startup), None);
+        assert_eq!(register(&registered(json!([])), &Labels::new(), &Labels::new(), &startup), None);
         let half = registered(json!([{ "key": TAINT_UNREGISTERED, "effect": "NoExecute" }]));
-        assert!(register(&half, &Labels::new(), &startup).is_some());
+        assert!(register(&half, &Labels::new(), &Labels::new(), &startup).is_some());
     }
 
     #[test]

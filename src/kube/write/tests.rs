@@ -194,7 +194,7 @@ async fn a_node_is_deleted_by_uid_and_then_freed() {
     assert_eq!(requests[2].1["metadata"]["finalizers"], json!([]));
     assert_eq!(perform(delete(), [refusal(404, "")]).await.0, Ok(Reply::Done));
     assert_eq!(perform(delete(), [refusal(409, "")]).await.0, failed(ClusterError::Conflict));
-    let register = NodeUpdate::Register { labels: Default::default(), taints: vec![] };
+    let register = NodeUpdate::Register { labels: Default::default(), annotations: Default::default(), taints: vec![] };
     let (outcome, requests) =
         perform(ClusterWrite::UpdateNode(name.clone(), uid.clone(), register), [(200, node)]).await;
     assert_eq!((outcome, requests.len()), (failed(ClusterError::Conflict), 1), "it is being deleted");

@@ -66,6 +66,7 @@ fn pool(name: &str, requirements: Requirements) -> NodePool {
         weight: 0,
         requirements,
         labels: Labels::new(),
+        annotations: Labels::new(),
         taints: Vec::new(),
         startup_taints: Vec::new(),
         class: NodeClassName::new("default").unwrap(),

@@ -103,6 +103,7 @@ pub(super) fn pool(name: &str, weight: i32, capacity_types: &[&str], cores: i64)
         weight,
         requirements,
         labels: Labels::new(),
+        annotations: Labels::new(),
         taints: Vec::new(),
         startup_taints: Vec::new(),
         class: known(NodeClassName::new("default")),

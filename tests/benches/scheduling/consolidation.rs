@@ -7,7 +7,6 @@ use napkeeper_core::disruption::{DisruptionMemory, disrupt};
 use napkeeper_core::engine::control_loop::{Controller, ControllerConfig};
 use napkeeper_core::engine::decision::DecisionKind;
 use napkeeper_core::model::amounts::money::HourlyPrice;
-use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::azure::naming::resource_ids;
 use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
 use napkeeper_core::model::cluster::node::Node;
@@ -162,17 +161,10 @@ fn own(snapshot: &mut Snapshot, pool: &NodePool, (node, price): (Node, i64)) -> 
         has_finalizer: true,
         spec: ClaimSpec {
             pool: Some(pool.name.clone()),
-            class: pool.class.clone(),
             requirements: pool.requirements.clone(),
-            requests: Resources::default(),
             labels: node.labels.clone(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            expire_after: None,
-            termination_grace_period: None,
             planned: vec![offering.clone()],
-            replaces: Vec::new(),
-            replaces_with: Vec::new(),
+            ..ClaimSpec::of_class(pool.class.clone())
         },
         intent: Some(LaunchIntent {
             offering,

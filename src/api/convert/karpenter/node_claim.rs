@@ -4,7 +4,9 @@
 //! annotations, as JSON.
 
 use crate::convert::common;
-use crate::convert::karpenter::node_claim_status::{DISRUPTION_REASON, read_termination, termination_conditions};
+use crate::convert::karpenter::node_claim_status::{
+    DISRUPTION_REASON, DRIFTED, read_termination, termination_conditions,
+};
 use crate::convert::karpenter::node_pool::{class_name, expire_after};
 use crate::convert::violations::Violations;
 use crate::field_path::Path;
@@ -17,15 +19,15 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::core::Resource;
 use napkeeper_core::model::amounts::resources::Resources;
-use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchFailure};
+use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, DriftedCondition, LaunchFailure};
+use napkeeper_core::model::cluster::pod::Labels;
 use napkeeper_core::model::cluster::pool::DisruptionReason;
 use napkeeper_core::model::labels::{
-    FINALIZER, LAUNCH_INTENT, NODEPOOL, PLANNED_OFFERINGS, REPLACES, REPLACES_WITH, TERMINATION_TIMESTAMP,
+    FINALIZER, LAUNCH_INTENT, MADE_FROM, NODEPOOL, PLANNED_OFFERINGS, REPLACES, REPLACES_WITH, TERMINATION_TIMESTAMP,
 };
 use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName, ProviderId};
 use napkeeper_core::plan::ClaimDraft;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Reads a NodeClaim.
@@ -74,6 +76,8 @@ fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
     let grace = wire.termination_grace_period.as_deref();
     let grace = found.take_some(&at.key("terminationGracePeriod"), grace, duration::parse);
     let planned = annotation(&object.metadata, PLANNED_OFFERINGS, found);
+    // What cannot be read was made from something unknown: it must not hide the NodeClaim.
+    let made_from = object.metadata.annotations.as_ref().and_then(|all| serde_json::from_str(all.get(MADE_FROM)?).ok());
     let replaces = names(&object.metadata, REPLACES, found);
     let replaces_with = names(&object.metadata, REPLACES_WITH, found);
     Some(ClaimSpec {
@@ -82,14 +86,34 @@ fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
         requirements,
         requests,
         labels,
+        annotations: annotations_of_node(&object.metadata),
         taints,
         startup_taints,
         expire_after,
         termination_grace_period: grace,
+        made_from: made_from.map(Arc::new),
         planned: planned.unwrap_or_default(),
         replaces,
         replaces_with,
     })
+}
+
+/// Annotations that are about the NodeClaim itself.
+const OF_CLAIM: [&str; 7] = [
+    LAUNCH_INTENT,
+    MADE_FROM,
+    PLANNED_OFFERINGS,
+    REPLACES,
+    REPLACES_WITH,
+    TERMINATION_TIMESTAMP,
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
+
+/// Those that its node gets too, as with Karpenter.
+fn annotations_of_node(meta: &ObjectMeta) -> Labels {
+    let mut all = common::labels(meta.annotations.as_ref());
+    all.retain(|key, _| !OF_CLAIM.contains(&&**key));
+    all
 }
 
 /// The NodeClaims that an annotation names.
@@ -129,6 +153,11 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
     let registered = since("Registered", "True").map(|(at, _)| at);
     let initialized = since("Initialized", "True").map(|(at, _)| at);
     let billed = since("Billed", "True").map(|(at, _)| at);
+    let drifted = since(DRIFTED, "True").map(|(since, condition)| DriftedCondition {
+        since,
+        reason: Arc::from(condition.reason.as_deref().unwrap_or_default()),
+        message: Arc::from(condition.message.as_deref().unwrap_or_default()),
+    });
     let disrupted = since(DISRUPTION_REASON, "True").and_then(|(_, condition)| condition.reason.as_deref());
     let disrupted = DisruptionReason::ALL.into_iter().find(|reason| disrupted == Some(reason.as_str()));
     let provider = wire.provider_id.as_deref();
@@ -145,6 +174,7 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
         launch_failed,
         registered,
         initialized,
+        drifted,
         disrupted,
         provider_id: found.take_some(&at.key("providerID"), provider, ProviderId::parse),
         node_name: found.take_some(&at.key("nodeName"), node, |n| NodeName::new(n)),
@@ -216,7 +246,11 @@ fn unsaved_object(name: &ClaimName, spec: &ClaimSpec) -> Result<NodeClaim, serde
         },
     );
     object.metadata.labels = common::text_map(&labels);
-    let mut annotations = BTreeMap::new();
+    let mut annotations = common::text_map(&spec.annotations).unwrap_or_default();
+    annotations.retain(|key, _| !OF_CLAIM.contains(&key.as_str()));
+    if let Some(template) = &spec.made_from {
+        annotations.insert(MADE_FROM.to_owned(), serde_json::to_string(&**template)?);
+    }
     if !spec.planned.is_empty() {
         annotations.insert(PLANNED_OFFERINGS.to_owned(), serde_json::to_string(&spec.planned)?);
     }
@@ -248,6 +282,14 @@ fn write_status(status: &ClaimStatus) -> NodeClaimStatus {
         last_transition_time: failure.at.to_string(),
         ..ClaimCondition::default()
     });
+    let drifted = status.drifted.as_ref().map(|drifted| ClaimCondition {
+        kind: DRIFTED.to_owned(),
+        status: "True".to_owned(),
+        reason: Some(drifted.reason.to_string()),
+        message: Some(drifted.message.to_string()),
+        last_transition_time: drifted.since.to_string(),
+        ..ClaimCondition::default()
+    });
     let disrupted = status.disrupted.map(|reason| ClaimCondition {
         kind: DISRUPTION_REASON.to_owned(),
         status: "True".to_owned(),
@@ -261,6 +303,7 @@ fn write_status(status: &ClaimStatus) -> NodeClaimStatus {
         step("Registered", status.registered),
         step("Initialized", status.initialized),
         step("Billed", status.billed),
+        drifted,
         disrupted,
     ]
     .into_iter()

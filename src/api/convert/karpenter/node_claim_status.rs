@@ -14,6 +14,8 @@ use std::sync::Arc;
 const LIFECYCLE_CONDITIONS: [&str; 3] = ["Launched", "Registered", "Initialized"];
 /// The steps of its end, in the order of [`TerminationConditions`].
 const TERMINATION_CONDITIONS: [&str; 3] = ["Drained", "VolumesDetached", "InstanceTerminating"];
+/// How it differs from its NodePool and AKSNodeClass: the condition of that name in Karpenter.
+pub(super) const DRIFTED: &str = "Drifted";
 /// Why it is being disrupted: the condition of that name in Karpenter.
 pub(super) const DISRUPTION_REASON: &str = "DisruptionReason";
 /// Longest reason that a condition may have.
@@ -47,6 +49,11 @@ pub fn apply_claim_update(claim: &NodeClaim, update: &ClaimUpdate, now: Timestam
         }
         ClaimUpdate::Initialized => set(condition("Initialized", "True", "Initialized", now)),
         ClaimUpdate::BillingExtensionInstalled => set(condition("Billed", "True", "Billed", now)),
+        ClaimUpdate::Drifted { reason, message } => {
+            let message: String = message.chars().take(common::MAX_MESSAGE).collect();
+            set(ClaimCondition { message: Some(message), ..condition(DRIFTED, "True", reason, now) });
+        }
+        ClaimUpdate::NotDrifted => conditions.retain(|condition| condition.kind != DRIFTED),
         ClaimUpdate::Disrupted(reason) => set(condition(DISRUPTION_REASON, "True", reason.as_str(), now)),
         ClaimUpdate::NotDisrupted => conditions.retain(|condition| condition.kind != DISRUPTION_REASON),
         ClaimUpdate::Terminating(new) => termination_conditions(new, now).into_iter().for_each(set),
@@ -145,7 +152,7 @@ mod tests {
     use crate::convert::claim;
     use napkeeper_core::catalog::{CapacityType, OfferingKey};
     use napkeeper_core::model::amounts::resources::Resources;
-    use napkeeper_core::model::cluster::claim::{ClaimStatus, LaunchFailure};
+    use napkeeper_core::model::cluster::claim::{ClaimStatus, DriftedCondition, LaunchFailure};
     use napkeeper_core::model::cluster::pool::DisruptionReason;
     use napkeeper_core::model::names::{NodeName, ProviderId, VmSize, Zone};
     use serde_json::json;
@@ -209,6 +216,11 @@ mod tests {
             launch_failed: None,
             registered: Some(at(steps[1].1)),
             initialized: Some(at(steps[2].1)),
+            drifted: Some(DriftedCondition {
+                since: at("2026-01-01T00:00:00Z"),
+                reason: Arc::from(""),
+                message: Arc::from(""),
+            }),
             disrupted: None,
             provider_id: Some(provider_id),
             node_name: Some(node),

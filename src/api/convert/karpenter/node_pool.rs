@@ -37,7 +37,9 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
     let name = common::name(&object.metadata, &mut found, |n| NodePoolName::new(n));
     let uid = common::uid(&object.metadata, &mut found);
     let class = class_name(&spec.node_class_ref, &at.key("nodeClassRef"), &mut found);
-    let labels = common::labels(template.metadata.as_ref().and_then(|m| m.labels.as_ref()));
+    let metadata = template.metadata.as_ref();
+    let labels = common::labels(metadata.and_then(|m| m.labels.as_ref()));
+    let annotations = common::labels(metadata.and_then(|m| m.annotations.as_ref()));
     let mut requirements = common::requirements(&spec.requirements, &at.key("requirements"), &mut found);
     requirements.add_all(&Requirements::from_labels(&labels));
     let taints = common::taints(spec.taints.as_ref(), &at.key("taints"), &mut found);
@@ -58,6 +60,7 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
         weight: object.spec.weight.unwrap_or(0),
         requirements,
         labels,
+        annotations,
         taints,
         startup_taints,
         class,

@@ -42,7 +42,7 @@ impl Pass<'_, '_, '_> {
     }
 
     /// What the deletion of these nodes rests on.
-    fn preconditions(&self, deleted: &[&Candidate<'_>], outcome: &SchedulingResult) -> Preconditions {
+    pub(super) fn preconditions(&self, deleted: &[&Candidate<'_>], outcome: &SchedulingResult) -> Preconditions {
         let moved = deleted.iter().flat_map(|source| &source.pods);
         let moved: BTreeMap<&ObjectKey, &Arc<Pod>> = moved.map(|pod| (&pod.key, pod)).collect();
         let mut destinations: BTreeMap<NodeName, Resources> = BTreeMap::new();
@@ -70,17 +70,22 @@ impl Pass<'_, '_, '_> {
         let components = self.filter.replacements(&simulation, &sources, sources.len());
         for (index, component) in components.into_iter().enumerate() {
             if self.budgets.consume_all(&component.sources, DisruptionReason::Underutilized) {
-                self.start(component, index);
+                let (pods, saving) = (component.pods(), component.saving());
+                let why = format!("for {pods} pods saves {saving}/h");
+                self.start(component, DisruptionReason::Underutilized, (index, &why));
             } else {
                 self.retry(self.search.now + BUDGET_RETRY);
             }
         }
     }
 
-    /// Begins a move.
-    fn start(&mut self, component: Component<'_, '_>, index: usize) {
-        let saving = component.saving();
-        let pods = component.pods();
+    /// Begins a move: of this number in its pass, for people by this text.
+    pub(super) fn start(
+        &mut self,
+        component: Component<'_, '_>,
+        reason: DisruptionReason,
+        (index, why): (usize, &str),
+    ) {
         let may_launch = |node: &NewNode| {
             // One node that is tried is for pods that wait.
             !self.search.snapshot.holds_launches() && !self.search.snapshot.pool_holds.contains_key(&node.pool)
@@ -92,14 +97,14 @@ impl Pass<'_, '_, '_> {
         let mut drafts = Vec::new();
         for (i, node) in component.new_nodes.into_iter().enumerate() {
             let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
-            let reason = format!("replacing {} with {best} for {pods} pods saves {saving}/h", old.join(", "));
+            let text = format!("replacing {} with {best} {why}", old.join(", "));
             let number = usize::MAX - index * 1_000 - i;
             let Some(mut draft) = claim_draft(self.search.snapshot, node, self.search.seed, self.search.now, number)
             else {
                 return;
             };
             draft.spec.replaces = component.sources.iter().map(|source| source.claim.name.clone()).collect();
-            drafts.push((draft, reason));
+            drafts.push((draft, text));
         }
         let names: Vec<ClaimName> = drafts.iter().map(|(draft, _)| draft.name.clone()).collect();
         for (draft, _) in &mut drafts {
@@ -107,7 +112,7 @@ impl Pass<'_, '_, '_> {
         }
         let sources: Vec<_> = component.sources.iter().map(|source| source.claim.reference()).collect();
         let Some(first) = sources.first().map(|source| source.name.clone()) else { return };
-        let one = Move { sources, drafts, replacements: Vec::new(), since: self.search.now };
+        let one = Move { sources, reason, drafts, replacements: Vec::new(), since: self.search.now };
         self.memory.moves.insert(first, one);
     }
 

@@ -60,6 +60,17 @@ impl<'p> MoveFilter<'p> {
         approved.filter(|found| !found.new_nodes.is_empty()).collect()
     }
 
+    /// The moves that take all of these nodes away, by at most so many new ones, whatever they cost.
+    pub(super) fn all_moves<'c, 'a>(
+        &self,
+        simulation: &Simulation<'_>,
+        sources: &[&'c Candidate<'a>],
+        max_new_nodes: usize,
+    ) -> Vec<Component<'c, 'a>> {
+        let outcome = simulation.without(sources, max_new_nodes);
+        outcome.map(|outcome| components(sources, outcome)).unwrap_or_default()
+    }
+
     /// False if no replacement of any of these nodes can pay back by [`Component::pays_back_after`].
     pub(super) fn may_be_worthwhile(&self, sources: &[&Candidate<'_>]) -> bool {
         let may = |lowest: Option<HourlyPrice>, is_cheaper_type| {

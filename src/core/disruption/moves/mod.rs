@@ -7,6 +7,7 @@
 
 mod carry_out;
 mod components;
+mod outdated;
 mod payback;
 mod progress;
 mod scatter;
@@ -19,14 +20,16 @@ mod tests;
 use super::VALIDATION_DELAY;
 use super::candidate::Candidate;
 use crate::model::cluster::claim::{Claim, ClaimRef};
+use crate::model::cluster::pool::DisruptionReason;
 use crate::model::labels::TAINT_DISRUPTED;
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::plan::ClaimDraft;
 use crate::provisioning::StateGenerations;
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
+pub(super) use outdated::{Outdated, replace_outdated};
 pub(super) use progress::continue_moves;
-pub(super) use search::{Candidates, Search, consolidate};
+pub(super) use search::{Candidates, Search, consolidate, nodes_being_deleted};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A replacement that is not ready after this time has failed; the old nodes are kept.
@@ -52,6 +55,8 @@ pub(super) struct MoveMemory {
     /// Moves with replacements that are carried out, by the first of their sources. They are durable: the sources carry
     /// the condition `DisruptionReason` and then the taint `karpenter.sh/disrupted`, and the replacements name them.
     moves: BTreeMap<ClaimName, Move>,
+    /// When outdated nodes were last found to be without a replacement. If lost, they are tried before others once more.
+    irreplaceable: BTreeMap<ClaimName, Timestamp>,
     /// Sources of moves that have failed, until their marks are removed. After a restart in between the moves fail again.
     failed: BTreeSet<ClaimName>,
     /// Since when the nodes of NodeClaims that are to be unmarked have had no taint. If lost, it counts from the next pass.
@@ -75,6 +80,8 @@ struct Finding {
 struct Move {
     /// What is deleted at its end.
     sources: Vec<ClaimRef>,
+    /// Why.
+    reason: DisruptionReason,
     /// What is created once the sources are marked, with the reason for people; empty once it is.
     drafts: Vec<(ClaimDraft, String)>,
     /// The replacements.
@@ -119,6 +126,11 @@ impl MoveMemory {
             let node = snapshot.node_of(claim)?;
             claim.spec.pool.clone().filter(|_| !node.is_tainted(TAINT_DISRUPTED))
         })
+    }
+
+    /// Forgets which nodes could not be replaced, but for these.
+    pub(super) fn retain_irreplaceable(&mut self, is_outdated: impl Fn(&ClaimName) -> bool) {
+        self.irreplaceable.retain(|name, _| is_outdated(name));
     }
 
     /// What was found must be found again.

@@ -6,7 +6,7 @@
 //! marked and that no replacement names is unmarked.
 
 use super::super::budget::remaining_deletions;
-use super::super::candidate::is_disruptable;
+use super::super::candidate::{is_disruptable, passes_blockers};
 use super::super::{BUDGET_RETRY, is_in_progress};
 use super::{CREATION_TIMEOUT, Move, MoveMemory, REPLACEMENT_TIMEOUT, WRITE_TIMEOUT};
 use crate::model::cluster::claim::Claim;
@@ -54,8 +54,10 @@ fn adopt(snapshot: &Snapshot, memory: &mut MoveMemory, now: Timestamp) {
         let sources = replacement.spec.replaces.iter().filter(is_left);
         let sources: Vec<_> = sources.filter_map(|name| Some(snapshot.claims().get(name)?.reference())).collect();
         let Some(first) = sources.first().map(|source| source.name.clone()) else { continue };
+        let reason = snapshot.claims().get(&first).and_then(|claim| claim.status.disrupted);
         let one = memory.moves.entry(first).or_insert_with(|| Move {
             sources,
+            reason: reason.unwrap_or(DisruptionReason::Underutilized),
             drafts: Vec::new(),
             replacements: Vec::new(),
             since: replacement.created_at,
@@ -144,12 +146,12 @@ impl Progress<'_> {
 
     /// Marks the sources, and creates the replacements once all are marked; true when they cannot be disrupted any more.
     fn mark_and_create(&mut self, one: &mut Move, sources: &[&Arc<Claim>]) -> bool {
-        if sources.len() < one.sources.len() || !sources.iter().all(|claim| self.is_disruptable(claim)) {
+        if sources.len() < one.sources.len() || !sources.iter().all(|claim| self.is_disruptable(claim, one.reason)) {
             return true;
         }
         let mut are_marked = true;
         for claim in sources {
-            are_marked &= self.mark(claim);
+            are_marked &= self.mark(claim, one.reason);
         }
         if are_marked {
             one.since = self.now;
@@ -163,10 +165,10 @@ impl Progress<'_> {
     }
 
     /// Marks a source: the condition first, which tells whose the taint is. True once both are to be seen.
-    fn mark(&mut self, claim: &Claim) -> bool {
+    fn mark(&mut self, claim: &Claim, reason: DisruptionReason) -> bool {
         if claim.status.disrupted.is_none() {
             if !is_in_progress(self.snapshot, &claim.name) {
-                let update = ClaimUpdate::Disrupted(DisruptionReason::Underutilized);
+                let update = ClaimUpdate::Disrupted(reason);
                 let command = Command::UpdateClaim { claim: claim.reference(), update };
                 self.plan.push(command, "it is going to be replaced");
             }
@@ -204,8 +206,8 @@ impl Progress<'_> {
         let replacements: Vec<&str> = one.replacements.iter().map(ClaimName::as_str).collect();
         for claim in sources {
             // A request of an earlier run may have removed a mark.
-            if self.mark(claim) && are_ready {
-                self.delete(claim, &replacements.join(", "));
+            if self.mark(claim, one.reason) && are_ready {
+                self.delete(claim, one.reason, &replacements.join(", "));
             }
         }
         false
@@ -219,18 +221,18 @@ impl Progress<'_> {
 
     /// Deletes a source. What must not be disrupted now, or what the budget has no room for, may go later: until the
     /// deadline it is waited for.
-    fn delete(&mut self, claim: &Claim, replacements: &str) {
+    fn delete(&mut self, claim: &Claim, reason: DisruptionReason, replacements: &str) {
         let pool = claim.spec.pool.as_ref().and_then(|name| self.snapshot.pools().get(name));
         let left = pool.map_or(u32::MAX, |pool| {
-            let left = remaining_deletions(self.snapshot, pool, DisruptionReason::Underutilized, self.now);
+            let left = remaining_deletions(self.snapshot, pool, reason, self.now);
             left.saturating_sub(self.deleted_of(&pool.name))
         });
         if left == 0 {
             return self.plan.wake_at(self.now + BUDGET_RETRY);
         }
         let is_in_progress = is_in_progress(self.snapshot, &claim.name);
-        if !is_in_progress && self.is_disruptable(claim) {
-            let command = Command::DeleteClaim { claim: claim.reference(), category: "underutilized" };
+        if !is_in_progress && self.is_disruptable(claim, reason) {
+            let command = Command::DeleteClaim { claim: claim.reference(), category: reason.category() };
             self.plan.push(command, format!("its replacement is ready: {replacements}"));
         }
     }
@@ -247,7 +249,9 @@ impl Progress<'_> {
         u32::try_from(self.plan.commands.iter().filter(of_pool).count()).unwrap_or(u32::MAX)
     }
 
-    fn is_disruptable(&self, claim: &Claim) -> bool {
-        self.snapshot.node_of(claim).is_some_and(|node| is_disruptable(self.snapshot, node, self.now))
+    fn is_disruptable(&self, claim: &Claim, reason: DisruptionReason) -> bool {
+        let node = self.snapshot.node_of(claim);
+        let past_blockers = passes_blockers(claim, reason);
+        node.is_some_and(|node| is_disruptable(self.snapshot, node, past_blockers, self.now))
     }
 }

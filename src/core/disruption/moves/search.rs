@@ -15,6 +15,7 @@ use super::{Finding, MoveMemory, names_of};
 use crate::catalog::CapacityType;
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodeName};
+use crate::model::settings::Settings;
 use crate::model::support::parallel::map_in_order;
 use crate::plan::{Command, Plan};
 use crate::provisioning::capacity_buffers::BufferCapacity;
@@ -24,7 +25,6 @@ use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::num::NonZeroUsize;
 
 /// Most simulations of single nodes in one pass.
 const MAX_SINGLE_SIMULATIONS: usize = 20;
@@ -38,12 +38,9 @@ const REPLACED_TOGETHER: [usize; 8] = [2, 3, 4, 6, 9, 14, 21, 32];
 pub(in crate::disruption) struct Search<'a> {
     pub(in crate::disruption) snapshot: &'a Snapshot,
     pub(in crate::disruption) provision: &'a ProvisionMemory,
+    pub(in crate::disruption) settings: &'a Settings,
     pub(in crate::disruption) now: Timestamp,
     pub(in crate::disruption) seed: u64,
-    /// How often disruption is considered.
-    pub(in crate::disruption) poll_interval: SignedDuration,
-    /// How many candidates are simulated concurrently.
-    pub(in crate::disruption) threads: NonZeroUsize,
     /// The available offerings, computed once on first use.
     pub(in crate::disruption) available_offerings: &'a dyn Fn() -> &'a AvailableOfferings,
     /// The capacity that CapacityBuffers have.
@@ -83,18 +80,24 @@ pub(in crate::disruption) fn consolidate(
     let (movable, kept): (Vec<_>, Vec<_>) = candidates.with_pods.iter().copied().partition(may_move);
     let later = [kept.as_slice(), candidates.empty].concat();
     let is_unsettled = provision.deferred > 0 || has_unobserved_claims(snapshot);
-    let available = (search.available_offerings)();
-    let filter = MoveFilter::new(available, search.balanced_pools);
-    let input = SimulationInput { snapshot, provision, available, buffer_capacity: search.buffer_capacity, now };
-    let simulation = Simulation::new(input, nodes_being_deleted(candidates.empty, plan)).filter(|_| !is_unsettled);
+    let leaving = nodes_being_deleted(candidates.empty, plan);
+    let simulation = search.simulation(leaving).filter(|_| !is_unsettled);
     // What has been found is simulated again before it is carried out, however long this lasts.
-    let Some(simulation) = simulation else { return plan.wake_at(now + search.poll_interval) };
-    let retry_at = now + SEARCH_INTERVAL;
-    Pass { search, simulation, filter, memory, budgets, plan, generations, retry_at }.run(movable, later);
+    let Some(simulation) = simulation else { return plan.wake_at(now + search.settings.disruption_poll_interval) };
+    Pass::new(search, simulation, memory, budgets, plan).run(movable, later);
+}
+
+impl<'a> Search<'a> {
+    /// The cluster without these nodes; `None` while pods wait for a node that is not launched yet.
+    pub(super) fn simulation(&self, leaving: BTreeSet<NodeName>) -> Option<Simulation<'a>> {
+        let Self { snapshot, provision, buffer_capacity, now, .. } = *self;
+        let available = (self.available_offerings)();
+        Simulation::new(SimulationInput { snapshot, provision, available, buffer_capacity, now }, leaving)
+    }
 }
 
 /// Nodes that are deleted in this very pass: no pods are moved there.
-fn nodes_being_deleted(candidates: &[&Candidate<'_>], plan: &Plan) -> BTreeSet<NodeName> {
+pub(in crate::disruption) fn nodes_being_deleted(candidates: &[&Candidate<'_>], plan: &Plan) -> BTreeSet<NodeName> {
     let deleted: BTreeSet<&ClaimName> = plan
         .commands
         .iter()
@@ -128,6 +131,21 @@ struct Deletable<'c, 'a> {
     all: Vec<&'c Candidate<'a>>,
 }
 
+impl<'p, 'a, 'b> Pass<'p, 'a, 'b> {
+    pub(super) fn new(
+        search: &'p Search<'a>,
+        simulation: Simulation<'p>,
+        memory: &'p mut MoveMemory,
+        budgets: &'p mut RemainingBudgets<'b>,
+        plan: &'p mut Plan,
+    ) -> Self {
+        let filter = MoveFilter::new((search.available_offerings)(), search.balanced_pools);
+        let generations = StateGenerations::of(search.snapshot, &search.provision.unavailable);
+        let retry_at = search.now + SEARCH_INTERVAL;
+        Self { search, simulation, filter, memory, budgets, plan, generations, retry_at }
+    }
+}
+
 impl<'p> Pass<'p, '_, '_> {
     /// Carries out what has held for long enough, and searches for more, among candidates and others that may become some
     /// later.
@@ -148,7 +166,7 @@ impl<'p> Pass<'p, '_, '_> {
             Some(due) if due > now => {}
             Some(_) => {
                 self.carry_out(&candidates, &deletable.all);
-                self.retry(now + self.search.poll_interval);
+                self.retry(now + self.search.settings.disruption_poll_interval);
             }
         }
         self.memory.validation_due().into_iter().for_each(|at| self.retry(at));
@@ -175,7 +193,7 @@ impl<'p> Pass<'p, '_, '_> {
         let found_at = self.search.now;
         self.memory.findings = found.into_iter().map(|sources| Finding { sources, found_at }).collect();
         if !self.are_tried(&open) {
-            self.retry(self.search.now + self.search.poll_interval);
+            self.retry(self.search.now + self.search.settings.disruption_poll_interval);
         }
     }
 
@@ -187,7 +205,7 @@ impl<'p> Pass<'p, '_, '_> {
     /// When more may be worth it although nothing changes: after a quarter of the time for which nothing has.
     fn more_worth_at(&self, candidates: &[&Candidate<'_>]) -> Option<Timestamp> {
         let quiet_for = candidates.iter().map(|c| c.quiet_for).min()?;
-        self.search.now.checked_add((quiet_for / 4).max(self.search.poll_interval)).ok()
+        self.search.now.checked_add((quiet_for / 4).max(self.search.settings.disruption_poll_interval)).ok()
     }
 
     /// Those that the budgets of their pools allow to be disrupted, in order, and whether there are others.
@@ -258,7 +276,7 @@ impl<'p> Pass<'p, '_, '_> {
         let singles: Vec<&Candidate<'_>> =
             candidates.iter().filter(is_new).take(MAX_SINGLE_SIMULATIONS).copied().collect();
         let filter = self.filter;
-        let results: Vec<_> = map_in_order(self.search.threads, &singles, |candidate| {
+        let results: Vec<_> = map_in_order(self.search.settings.consolidation_threads, &singles, |candidate| {
             let components = filter.replacements(&simulation, std::slice::from_ref(candidate), 1);
             components.first().map(|component| names_of(&component.sources))
         })
@@ -284,7 +302,7 @@ impl<'p> Pass<'p, '_, '_> {
         let all = order.len().min(REPLACED_TOGETHER.last().copied().unwrap_or_default());
         sizes.extend((all > 1 && !sizes.contains(&all)).then_some(all));
         let filter = self.filter;
-        let results = map_in_order(self.search.threads, &sizes, |size| {
+        let results = map_in_order(self.search.settings.consolidation_threads, &sizes, |size| {
             let components = filter.replacements(simulation, &order[..*size], *size);
             let saving = components.iter().map(|component| i128::from(component.saving().nanos())).sum::<i128>();
             let sets = components.iter().map(|component| names_of(&component.sources)).collect::<Vec<_>>();
@@ -307,7 +325,7 @@ fn by_waste<'c, 'a>(candidates: &[&'c Candidate<'a>]) -> Vec<&'c Candidate<'a>> 
 }
 
 /// Each of these as a group of its own.
-fn each<'c, 'a>(candidates: Vec<&'c Candidate<'a>>) -> Vec<Vec<&'c Candidate<'a>>> {
+pub(super) fn each<'c, 'a>(candidates: Vec<&'c Candidate<'a>>) -> Vec<Vec<&'c Candidate<'a>>> {
     candidates.into_iter().map(|candidate| vec![candidate]).collect()
 }
 

@@ -16,7 +16,6 @@ use super::domain::model::names::{
     ArmId, ClaimName, NameError, NodeClassName, NodeName, ObjectName, ProviderId, Uid, VmSize, Zone,
 };
 use super::domain::model::orphans::record::{OrphanRecords, VolumeRecord};
-use super::domain::model::requirements::Requirements;
 use super::domain::model::settings::Settings;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -143,20 +142,7 @@ fn node_of(n: usize, settings: &Settings, at: Timestamp) -> Result<(Claim, [Clou
 }
 
 fn claim(name: ClaimName, uid: Uid, intent: LaunchIntent, status: ClaimStatus) -> Result<Claim, NameError> {
-    let spec = ClaimSpec {
-        pool: None,
-        class: NodeClassName::new("default")?,
-        requirements: Requirements::new(),
-        requests: Resources::default(),
-        labels: BTreeMap::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        expire_after: None,
-        termination_grace_period: None,
-        planned: Vec::new(),
-        replaces: Vec::new(),
-        replaces_with: Vec::new(),
-    };
+    let spec = ClaimSpec::of_class(NodeClassName::new("default")?);
     let created_at = intent.written_at - SignedDuration::from_hours(100);
     let (deleting_at, termination_at) = (None, None);
     let intent = Some(intent);

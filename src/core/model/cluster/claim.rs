@@ -1,5 +1,6 @@
 //! NodeClaims.
 
+use super::node_template::NodeTemplate;
 use super::pod::{Labels, Taint};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
@@ -49,6 +50,8 @@ pub struct ClaimSpec {
     pub requests: Resources,
     /// Labels for the node.
     pub labels: Labels,
+    /// Annotations for the node.
+    pub annotations: Labels,
     /// Taints for the node.
     pub taints: Vec<Taint>,
     /// Taints that something else removes once the node is set up.
@@ -57,12 +60,37 @@ pub struct ClaimSpec {
     pub expire_after: Option<SignedDuration>,
     /// How long a drain may take; `None` is unlimited.
     pub termination_grace_period: Option<SignedDuration>,
+    /// What it was made from; `None` where that was not recorded.
+    pub made_from: Option<Arc<NodeTemplate>>,
     /// The offerings it was planned for, cheapest first.
     pub planned: Vec<PlannedOffering>,
     /// The NodeClaims that it was created to replace.
     pub replaces: Vec<ClaimName>,
     /// The other NodeClaims that are created with it to replace them.
     pub replaces_with: Vec<ClaimName>,
+}
+
+impl ClaimSpec {
+    /// A NodeClaim of an AKSNodeClass that demands nothing, of no NodePool.
+    #[must_use]
+    pub fn of_class(class: NodeClassName) -> Self {
+        Self {
+            pool: None,
+            class,
+            requirements: Requirements::new(),
+            requests: Resources::default(),
+            labels: Labels::new(),
+            annotations: Labels::new(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            expire_after: None,
+            termination_grace_period: None,
+            made_from: None,
+            planned: Vec::new(),
+            replaces: Vec::new(),
+            replaces_with: Vec::new(),
+        }
+    }
 }
 
 /// An offering with the price it was planned at.
@@ -118,6 +146,8 @@ pub struct ClaimStatus {
     pub registered: Option<Timestamp>,
     /// Its Node is ready for pods (condition `Initialized`).
     pub initialized: Option<Timestamp>,
+    /// It differs from what its NodePool and AKSNodeClass would make now (condition `Drifted`).
+    pub drifted: Option<DriftedCondition>,
     /// Why it is being replaced (condition `DisruptionReason`).
     pub disrupted: Option<DisruptionReason>,
     /// `status.providerID`.
@@ -132,6 +162,17 @@ pub struct ClaimStatus {
     pub last_pod_event: Option<Timestamp>,
     /// How far its end is.
     pub termination: TerminationConditions,
+}
+
+/// How a NodeClaim differs from what its NodePool and AKSNodeClass would make now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriftedCondition {
+    /// Since when it has.
+    pub since: Timestamp,
+    /// Why, as a word in CamelCase.
+    pub reason: Arc<str>,
+    /// The fields that have changed, for people.
+    pub message: Arc<str>,
 }
 
 /// The conditions of a NodeClaim whose node is being drained; `None` is not set.

@@ -21,6 +21,8 @@ pub struct NodePool {
     pub requirements: Requirements,
     /// Labels for its nodes.
     pub labels: Labels,
+    /// Annotations for its nodes.
+    pub annotations: Labels,
     /// Taints for its nodes.
     pub taints: Vec<Taint>,
     /// Taints that something else removes once a node is set up.
@@ -46,8 +48,8 @@ impl NodePool {
     #[must_use]
     pub fn has_template_of(&self, other: &Self) -> bool {
         let template = |pool: &'_ Self| {
-            let Self { class, requirements, labels, taints, startup_taints, .. } = pool.clone();
-            (class, requirements, labels, taints, startup_taints)
+            let Self { class, requirements, labels, annotations, taints, startup_taints, .. } = pool.clone();
+            (class, requirements, labels, annotations, taints, startup_taints)
         };
         template(self) == template(other)
     }
@@ -113,11 +115,22 @@ pub enum DisruptionReason {
     Empty,
     /// It no longer matches its pool and class.
     Drifted,
+    /// It is going to be older than `expireAfter`. Budgets for `Drifted` apply: it is replaced by one of the present.
+    Expiring,
 }
 
 impl DisruptionReason {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Underutilized, Self::Empty, Self::Drifted];
+    pub const ALL: [Self; 4] = [Self::Underutilized, Self::Empty, Self::Drifted, Self::Expiring];
+
+    /// The reason by which budgets know it; Karpenter's have no other.
+    #[must_use]
+    pub const fn in_budgets(self) -> Self {
+        match self {
+            Self::Underutilized | Self::Empty | Self::Drifted => self,
+            Self::Expiring => Self::Drifted,
+        }
+    }
 
     /// As in budgets and conditions.
     #[must_use]
@@ -126,6 +139,18 @@ impl DisruptionReason {
             Self::Underutilized => "Underutilized",
             Self::Empty => "Empty",
             Self::Drifted => "Drifted",
+            Self::Expiring => "Expiring",
+        }
+    }
+
+    /// The category of deletions in metrics.
+    #[must_use]
+    pub const fn category(self) -> &'static str {
+        match self {
+            Self::Underutilized => "underutilized",
+            Self::Empty => "empty",
+            Self::Drifted => "drifted",
+            Self::Expiring => "expiring",
         }
     }
 }
@@ -154,7 +179,7 @@ impl Budget {
     /// True when it limits disruption for this reason.
     #[must_use]
     pub fn covers(&self, reason: DisruptionReason) -> bool {
-        self.reasons.as_ref().is_none_or(|r| r.is_empty() || r.contains(&reason))
+        self.reasons.as_ref().is_none_or(|r| r.is_empty() || r.contains(&reason.in_budgets()))
     }
 }
 

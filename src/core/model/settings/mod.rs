@@ -25,6 +25,8 @@ pub struct Settings {
     pub min_values_policy: MinValuesPolicy,
     /// How often disruption is considered.
     pub disruption_poll_interval: SignedDuration,
+    /// How long before the end of `expireAfter` nodes are replaced at most; a tenth of `expireAfter` where that is less.
+    pub expiry_lead: SignedDuration,
     /// Threads that search for a node to consolidate. The result does not depend on their number.
     pub consolidation_threads: NonZeroUsize,
     /// A NodeClaim without a VM after this time has failed.
@@ -76,6 +78,7 @@ impl Settings {
             batch_max_duration: SignedDuration::from_secs(10),
             min_values_policy: MinValuesPolicy::Strict,
             disruption_poll_interval: SignedDuration::from_secs(10),
+            expiry_lead: SignedDuration::from_hours(24),
             consolidation_threads: NonZeroUsize::MIN,
             launch_timeout: SignedDuration::from_mins(5),
             registration_timeout: SignedDuration::from_mins(15),

@@ -19,7 +19,6 @@ use crate::model::names::{
 };
 use crate::model::orphans::finding::DeletionRefusal;
 use crate::model::orphans::sweep::{Approval, Sweep, SweepMode};
-use crate::model::requirements::Requirements;
 use crate::model::settings::{ClusterIdentity, DeletionRule, DeletionRules, Settings};
 use crate::orphans::{MarkScript, SweepDeleteScript, SweepMemory, apply, sweep};
 use crate::plan::{
@@ -162,20 +161,7 @@ pub(crate) fn claim(name: &str, uid: &str) -> Claim {
         deleting_at: None,
         termination_at: None,
         has_finalizer: true,
-        spec: ClaimSpec {
-            pool: None,
-            class: NodeClassName::new("default").unwrap(),
-            requirements: Requirements::new(),
-            requests: Resources::default(),
-            labels: BTreeMap::new(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            expire_after: None,
-            termination_grace_period: None,
-            planned: Vec::new(),
-            replaces: Vec::new(),
-            replaces_with: Vec::new(),
-        },
+        spec: ClaimSpec::of_class(NodeClassName::new("default").unwrap()),
         intent: None,
         status: ClaimStatus::default(),
         name,

@@ -3,14 +3,12 @@
 use crate::cluster::kubelet::add_taints;
 use crate::cluster::{Cluster, Delta, FinalizedObject};
 use jiff::Timestamp;
-use napkeeper_core::model::amounts::resources::Resources;
-use napkeeper_core::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, ClaimStatus, LaunchIntent};
+use napkeeper_core::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, ClaimStatus, DriftedCondition, LaunchIntent};
 use napkeeper_core::model::cluster::node::Node;
-use napkeeper_core::model::cluster::pod::{Labels, Taint};
+use napkeeper_core::model::cluster::pod::Taint;
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, Uid};
-use napkeeper_core::model::requirements::Requirements;
 use napkeeper_core::plan::{ClaimDraft, ClaimUpdate, NodeUpdate};
 use std::sync::Arc;
 
@@ -36,20 +34,6 @@ impl Cluster {
 
     /// A NodeClaim without our plan, as another Karpenter creates it.
     pub(super) fn put_foreign_claim(&mut self, name: ClaimName, class: NodeClassName) {
-        let spec = ClaimSpec {
-            pool: None,
-            class,
-            requirements: Requirements::default(),
-            requests: Resources::default(),
-            labels: Labels::default(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            expire_after: None,
-            termination_grace_period: None,
-            planned: Vec::new(),
-            replaces: Vec::new(),
-            replaces_with: Vec::new(),
-        };
         let claim = Claim {
             name,
             uid: self.ids.uid(),
@@ -57,7 +41,7 @@ impl Cluster {
             deleting_at: None,
             termination_at: None,
             has_finalizer: true,
-            spec,
+            spec: ClaimSpec::of_class(class),
             intent: None,
             status: ClaimStatus::default(),
         };
@@ -101,6 +85,12 @@ impl Cluster {
                 status.node_name = Some(node.clone());
             }
             ClaimUpdate::Initialized => status.initialized = Some(self.now),
+            ClaimUpdate::Drifted { reason, message } => {
+                let since = status.drifted.as_ref().map_or(self.now, |drifted| drifted.since);
+                let (reason, message) = (Arc::clone(reason), Arc::clone(message));
+                status.drifted = Some(DriftedCondition { since, reason, message });
+            }
+            ClaimUpdate::NotDrifted => status.drifted = None,
             ClaimUpdate::Disrupted(reason) => status.disrupted = Some(*reason),
             ClaimUpdate::NotDisrupted => status.disrupted = None,
             ClaimUpdate::Terminating(conditions) => status.termination.set(conditions),
@@ -150,8 +140,9 @@ impl Cluster {
         let mut node = self.node(name, uid)?;
         let yes: Arc<str> = Arc::from("true");
         match step {
-            NodeUpdate::Register { labels, taints } => {
+            NodeUpdate::Register { labels, annotations, taints } => {
                 node.has_finalizer = true;
+                node.do_not_disrupt |= annotations.get(labels::DO_NOT_DISRUPT).is_some_and(|value| &**value == "true");
                 node.labels.extend(labels.clone());
                 node.labels.insert(Arc::from(labels::REGISTERED), yes);
                 node.taints.retain(|t| &*t.key != labels::TAINT_UNREGISTERED);

@@ -16,7 +16,7 @@ fn launched(cluster: &mut Cluster, name: &str, now: i64) -> Arc<Claim> {
     cluster.kubelet_joins(machine, at(now), at(now));
     cluster.advance(at(now + 51));
     let node = cluster.state().nodes().get(&NodeName::new(name).unwrap()).unwrap().clone();
-    let step = NodeUpdate::Register { labels: Labels::new(), taints: vec![startup()] };
+    let step = NodeUpdate::Register { labels: Labels::new(), annotations: Labels::new(), taints: vec![startup()] };
     perform(cluster, ClusterWrite::UpdateNode(node.name.clone(), node.uid.clone(), step), at(now + 51)).unwrap();
     cluster.advance(at(now + 90));
     cluster.state().claims().get(&claim.name).unwrap().clone()
@@ -209,6 +209,7 @@ fn pool() -> NodePool {
         weight: 0,
         requirements: Requirements::new(),
         labels: Labels::new(),
+        annotations: Labels::new(),
         taints: Vec::new(),
         startup_taints: Vec::new(),
         class: NodeClassName::new("default").unwrap(),

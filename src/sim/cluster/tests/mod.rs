@@ -134,17 +134,8 @@ fn assert_same(a: &Snapshot, b: &Snapshot) {
 fn spec() -> ClaimSpec {
     ClaimSpec {
         pool: Some(NodePoolName::new("general").unwrap()),
-        class: NodeClassName::new("default").unwrap(),
-        requirements: Requirements::new(),
-        requests: Resources::default(),
-        labels: Labels::new(),
-        taints: Vec::new(),
         startup_taints: vec![startup()],
-        expire_after: None,
-        termination_grace_period: None,
-        planned: Vec::new(),
-        replaces: Vec::new(),
-        replaces_with: Vec::new(),
+        ..ClaimSpec::of_class(NodeClassName::new("default").unwrap())
     }
 }
 

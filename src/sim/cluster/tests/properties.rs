@@ -56,7 +56,8 @@ fn claim(cluster: &mut Cluster, name: &str, now: Timestamp) {
     let node = cluster.state().node_by_provider_id(&machine.provider_id).cloned();
     let effect = match node {
         Some(node) if !node.has_finalizer => {
-            let step = NodeUpdate::Register { labels: Labels::new(), taints: vec![startup()] };
+            let step =
+                NodeUpdate::Register { labels: Labels::new(), annotations: Labels::new(), taints: vec![startup()] };
             ClusterWrite::UpdateNode(node.name.clone(), node.uid.clone(), step)
         }
         Some(node) if node.deleting_at.is_some() => ClusterWrite::DeleteNode(node.name.clone(), node.uid.clone()),

@@ -108,6 +108,7 @@ pub(super) fn pool_entry(words: &Words<'_>) -> (Vec<String>, NodePool) {
         weight: words.get("weight").map_or(0, |n| n.parse().unwrap()),
         requirements,
         labels: Labels::new(),
+        annotations: Labels::new(),
         taints: words.get("taint").map(taint).into_iter().collect(),
         startup_taints: Vec::new(),
         class: NodeClassName::new("default").unwrap(),

@@ -49,6 +49,7 @@ fn pool() -> NodePool {
         weight: 0,
         requirements,
         labels: Labels::new(),
+        annotations: Labels::new(),
         taints: Vec::new(),
         startup_taints: Vec::new(),
         class: NodeClassName::new("default").unwrap(),

@@ -236,6 +236,7 @@ impl World {
             "empty" => DisruptionReason::Empty,
             "underutilized" => DisruptionReason::Underutilized,
             "drifted" => DisruptionReason::Drifted,
+            "expiring" => DisruptionReason::Expiring,
             _ => return Ok(()),
         };
         let cluster = self.cluster.state();

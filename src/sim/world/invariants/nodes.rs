@@ -106,7 +106,8 @@ impl World {
     pub(super) fn check_no_outage_at_disruption(&self, claim: &ClaimName) -> Result<(), Violation> {
         let planned = self.controller.inner.running(&CommandKey::Claim(claim.clone()));
         let Some(Command::DeleteClaim { category, .. }) = planned.map(|p| &p.command) else { return Ok(()) };
-        let is_disruption = matches!(*category, "expired" | "empty" | "underutilized" | "drifted" | "scaled_down");
+        let is_disruption =
+            matches!(*category, "expired" | "expiring" | "empty" | "underutilized" | "drifted" | "scaled_down");
         match self.outage().filter(|_| is_disruption) {
             Some(outage) => Err(self.violation("outage", format!("{claim} is deleted ({category}) while {outage}"))),
             None => Ok(()),

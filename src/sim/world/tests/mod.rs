@@ -2,6 +2,8 @@
 
 mod crash_safety;
 mod drains;
+mod drift;
+mod expiry;
 mod external_changes;
 mod falls;
 mod lost_nodes;
@@ -49,6 +51,7 @@ fn mk_pool(name: &str, weight: i32, capacity_types: &[&str], cores: i64) -> Node
         weight,
         requirements,
         labels: Labels::new(),
+        annotations: Labels::new(),
         taints: Vec::new(),
         startup_taints: Vec::new(),
         class: NodeClassName::new("default").unwrap(),

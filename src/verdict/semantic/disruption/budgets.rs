@@ -125,7 +125,7 @@ fn consequence(pool: &NodePool, reasons: &[DisruptionReason]) -> String {
         .map(|reason| match reason {
             DisruptionReason::Underutilized => "nodes are never consolidated (Underutilized)",
             DisruptionReason::Empty => "empty nodes are never removed (Empty)",
-            DisruptionReason::Drifted => {
+            DisruptionReason::Drifted | DisruptionReason::Expiring => {
                 "nodes are never replaced for a new image or a changed NodePool or AKSNodeClass (Drifted)"
             }
         })
@@ -217,20 +217,13 @@ impl Budgets<'_> {
         REASONS.into_iter().filter(move |reason| match reason {
             DisruptionReason::Underutilized => underused,
             DisruptionReason::Empty => consolidated,
-            DisruptionReason::Drifted => true,
+            DisruptionReason::Drifted | DisruptionReason::Expiring => true,
         })
     }
 }
 
 fn names(reasons: &[DisruptionReason]) -> String {
-    let names: Vec<&str> = reasons
-        .iter()
-        .map(|reason| match reason {
-            DisruptionReason::Underutilized => "Underutilized",
-            DisruptionReason::Empty => "Empty",
-            DisruptionReason::Drifted => "Drifted",
-        })
-        .collect();
+    let names: Vec<&str> = reasons.iter().map(|reason| reason.as_str()).collect();
     names.join(", ")
 }
 

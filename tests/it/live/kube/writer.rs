@@ -26,7 +26,6 @@ use napkeeper_core::model::names::{
 };
 use napkeeper_core::model::orphans::finding::{Classification, DeletionRefusal, Finding};
 use napkeeper_core::model::orphans::record::Sighting;
-use napkeeper_core::model::requirements::Requirements;
 use napkeeper_core::plan::{
     ClaimDraft, ClaimUpdate, ClusterWrite, NodeUpdate, RecordChange, Reply, ResourceTotal, SweepReport,
 };
@@ -88,18 +87,13 @@ fn draft() -> ClaimDraft {
     ClaimDraft {
         name: ClaimName::new("live-a").unwrap(),
         spec: ClaimSpec {
-            class: NodeClassName::new("default").unwrap(),
-            requirements: Requirements::new(),
             requests: Resources { cpu_millis: 1500, memory: 1 << 30, ..Resources::default() },
             labels: Labels::from([(text("team"), text("x")), (text(labels::NODEPOOL), pool.text())]),
             taints: vec![Taint { key: text("a"), value: text("b"), effect: TaintEffect::NoSchedule }],
-            startup_taints: vec![],
-            expire_after: None,
             termination_grace_period: Some(SignedDuration::from_mins(5)),
             planned: vec![PlannedOffering { key, price: HourlyPrice::parse_usd("0.1").unwrap() }],
-            replaces: vec![],
-            replaces_with: vec![],
             pool: Some(pool),
+            ..ClaimSpec::of_class(NodeClassName::new("default").unwrap())
         },
         pods: vec![],
     }
@@ -190,6 +184,7 @@ async fn nodes(client: &Client, writer: &Writer) {
     let name = NodeName::new("live-n").unwrap();
     let register = NodeUpdate::Register {
         labels: Labels::from([(Arc::from("team"), Arc::from("x"))]),
+        annotations: Labels::from([(Arc::from("example.com/owner"), Arc::from("y"))]),
         taints: vec![Taint { key: Arc::from("a"), value: Arc::from("b"), effect: TaintEffect::NoSchedule }],
     };
     let other = Uid::new("other").unwrap();
@@ -209,6 +204,7 @@ async fn nodes(client: &Client, writer: &Writer) {
         assert_eq!(perform(writer, effect).await, Ok(Reply::Done));
     }
     let node = api.get("live-n").await.unwrap();
+    assert_eq!(node.metadata.annotations.unwrap_or_default()["example.com/owner"], "y");
     let own = node.metadata.labels.unwrap_or_default();
     assert!(["karpenter.sh/registered", "karpenter.sh/initialized"].iter().all(|key| own[*key] == "true"));
     assert_eq!(own[labels::EXCLUDE_FROM_LOAD_BALANCERS], "karpenter");

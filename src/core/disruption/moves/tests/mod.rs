@@ -1,5 +1,6 @@
 //! Tests of moves, in a cluster whose writes take effect at once.
 
+mod outdated;
 mod progress;
 mod search;
 mod worth;
@@ -10,11 +11,11 @@ use crate::fixtures::{
     at, cluster, disruption_budget, managed, node, offering, pool, put, requirements_in, running, settings, shape,
     start,
 };
-use crate::model::cluster::claim::{Claim, LaunchFailure};
+use crate::model::cluster::claim::{Claim, DriftedCondition, LaunchFailure};
 use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{DoNotDisrupt, HostPort, Pod, PodShape, Taint};
-use crate::model::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, NodePool};
+use crate::model::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, DisruptionReason, NodePool};
 use crate::model::labels;
 use crate::model::names::{ClaimName, NodeName};
 use crate::model::settings::{Pause, PauseSwitch};
@@ -102,12 +103,26 @@ impl World {
             }
             Command::UpdateClaim { claim, update } => {
                 let mut updated = self.claim(claim.name.as_str());
-                updated.status.disrupted = match update {
-                    ClaimUpdate::Disrupted(reason) => Some(reason),
-                    ClaimUpdate::NotDisrupted => None,
+                let (status, since) = (&mut updated.status, at(self.now));
+                let word = match update {
+                    ClaimUpdate::Disrupted(reason) => {
+                        status.disrupted = Some(reason);
+                        "mark"
+                    }
+                    ClaimUpdate::NotDisrupted => {
+                        status.disrupted = None;
+                        "unmark"
+                    }
+                    ClaimUpdate::Drifted { reason, message } => {
+                        status.drifted = Some(DriftedCondition { since, reason, message });
+                        "note drift of"
+                    }
+                    ClaimUpdate::NotDrifted => {
+                        status.drifted = None;
+                        "note no drift of"
+                    }
                     other => panic!("unexpected {other:?}"),
                 };
-                let word = if updated.status.disrupted.is_some() { "mark" } else { "unmark" };
                 self.snapshot.put_claim(updated);
                 format!("{word} {}", claim.name)
             }

@@ -1,0 +1,45 @@
+//! Why nodes are replaced whatever that costs.
+
+use super::drift::Drift;
+use super::expiry::Expiry;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::pool::DisruptionReason;
+use jiff::Timestamp;
+use std::fmt;
+
+/// Why a node is replaced by one that its NodePool and AKSNodeClass would make now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplacementCause {
+    /// It has drifted.
+    Drift(Drift),
+    /// It expires soon.
+    Expiry(Expiry),
+}
+
+impl ReplacementCause {
+    /// The reason by which it counts.
+    #[must_use]
+    pub const fn reason(&self) -> DisruptionReason {
+        match self {
+            Self::Drift(_) => DisruptionReason::Drifted,
+            Self::Expiry(_) => DisruptionReason::Expiring,
+        }
+    }
+
+    /// By this time nodes of one cause are ordered: since when one has drifted, or when it expires.
+    pub(super) fn time(&self, claim: &Claim) -> Option<Timestamp> {
+        match self {
+            Self::Drift(_) => claim.status.drifted.as_ref().map(|drifted| drifted.since),
+            Self::Expiry(expiry) => Some(expiry.at),
+        }
+    }
+}
+
+impl fmt::Display for ReplacementCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Drift(drift) => write!(f, "drift: {drift}"),
+            Self::Expiry(expiry) => write!(f, "expiry: {expiry}"),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Drift of a NodeClaim from its NodePool and AKSNodeClass.
+//!
+//! As in Karpenter, requirements count by whether the node still satisfies them, and other fields by equality. A NodeClaim
+//! records the fields that it was made from ([`NodeTemplate`]), so that each that has changed is known. One without that
+//! record, or with that of another version of it, is compared by what is on itself, and not with its AKSNodeClass.
+
+use super::is_in_progress;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node_template::{FieldChange, NodeTemplate, TemplateObject};
+use crate::model::cluster::pool::NodePool;
+use crate::model::names::{ClaimName, NodePoolName};
+use crate::plan::{ClaimUpdate, Command, Plan};
+use crate::scheduling::unmet_requirement;
+use crate::snapshot::Snapshot;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a NodeClaim has drifted. The names are those of Karpenter and its Azure provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DriftReason {
+    /// The template of its NodePool has changed.
+    NodePoolDrifted,
+    /// Its node does not satisfy a requirement of its NodePool.
+    RequirementsDrifted,
+    /// Its AKSNodeClass has changed.
+    NodeClassDrift,
+}
+
+impl DriftReason {
+    /// As in the condition `Drifted`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NodePoolDrifted => "NodePoolDrifted",
+            Self::RequirementsDrifted => "RequirementsDrifted",
+            Self::NodeClassDrift => "NodeClassDrift",
+        }
+    }
+}
+
+/// How a NodeClaim has drifted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drift {
+    /// Fields of its NodePool and AKSNodeClass that have changed.
+    pub changes: Vec<FieldChange>,
+    /// The key of a requirement that its node does not satisfy.
+    pub unmet_requirement: Option<Arc<str>>,
+}
+
+impl Drift {
+    /// Why it has drifted: the first of Karpenter's reasons that holds, in its order.
+    #[must_use]
+    pub fn reason(&self) -> DriftReason {
+        let is_of_pool = |change: &FieldChange| change.object == TemplateObject::NodePool;
+        if self.changes.iter().any(is_of_pool) {
+            DriftReason::NodePoolDrifted
+        } else if self.unmet_requirement.is_some() {
+            DriftReason::RequirementsDrifted
+        } else {
+            DriftReason::NodeClassDrift
+        }
+    }
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, change) in self.changes.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "; " };
+            write!(f, "{separator}{change}")?;
+        }
+        let Some(key) = &self.unmet_requirement else { return Ok(()) };
+        let separator = if self.changes.is_empty() { "" } else { "; " };
+        write!(f, "{separator}it does not satisfy the NodePool's requirement on {key}")
+    }
+}
+
+/// Writes on each NodeClaim whether it has drifted. Those of which that is written are returned: a drifted node is replaced
+/// only once its NodeClaim says so.
+pub(super) fn record_drift(snapshot: &Snapshot, plan: &mut Plan) -> BTreeMap<ClaimName, Drift> {
+    let mut detectors: BTreeMap<&NodePoolName, DriftDetector<'_>> = BTreeMap::new();
+    let mut recorded = BTreeMap::new();
+    let is_launched =
+        |claim: &&Arc<Claim>| claim.is_ours() && claim.deleting_at.is_none() && claim.status.launched.is_some();
+    for claim in snapshot.claims().values().filter(is_launched) {
+        let Some(pool) = claim.spec.pool.as_ref().and_then(|name| snapshot.pools().get(name)) else { continue };
+        let detector = detectors.entry(&pool.name).or_insert_with(|| DriftDetector::new(pool, snapshot));
+        let drift = detector.drift_of(claim);
+        let update = match (&drift, &claim.status.drifted) {
+            (None, None) => continue,
+            (None, Some(_)) => ClaimUpdate::NotDrifted,
+            (Some(drift), known) => {
+                let (reason, message) = (drift.reason().as_str(), drift.to_string());
+                if known.as_ref().is_some_and(|known| *known.reason == *reason && *known.message == *message) {
+                    recorded.extend(Some((claim.name.clone(), drift.clone())));
+                    continue;
+                }
+                ClaimUpdate::Drifted { reason: Arc::from(reason), message: Arc::from(message) }
+            }
+        };
+        if !is_in_progress(snapshot, &claim.name) {
+            let why = drift.as_ref().map_or_else(|| "it does not differ any more".to_owned(), ToString::to_string);
+            plan.push(Command::UpdateClaim { claim: claim.reference(), update }, why);
+        }
+    }
+    recorded
+}
+
+/// What the NodeClaims of a NodePool are compared with.
+#[derive(Debug)]
+pub struct DriftDetector<'a> {
+    snapshot: &'a Snapshot,
+    pool: &'a NodePool,
+    /// What a NodeClaim would be made from now. A class that is not there, or cannot be read, says nothing about nodes.
+    template: NodeTemplate,
+}
+
+impl<'a> DriftDetector<'a> {
+    /// For the NodeClaims of a NodePool.
+    #[must_use]
+    pub fn new(pool: &'a NodePool, snapshot: &'a Snapshot) -> Self {
+        let class = snapshot.classes().get(&pool.class).map(|class| &**class);
+        Self { snapshot, pool, template: NodeTemplate::of(pool, class) }
+    }
+
+    /// How a NodeClaim differs from what would be made now; `None` where it does not.
+    #[must_use]
+    pub fn drift_of(&self, claim: &Claim) -> Option<Drift> {
+        let changes = match &claim.spec.made_from {
+            Some(recorded) if recorded.is_comparable() => recorded.changes(&self.template),
+            _ => NodeTemplate::of_claim(&claim.spec, self.pool).changes(&self.template),
+        };
+        let unmet_requirement = self.unmet_requirement(claim);
+        (!changes.is_empty() || unmet_requirement.is_some()).then_some(Drift { changes, unmet_requirement })
+    }
+
+    fn unmet_requirement(&self, claim: &Claim) -> Option<Arc<str>> {
+        let key = &claim.intent.as_ref()?.offering.key;
+        let types = self.snapshot.instance_types.get(&claim.spec.class)?;
+        let instance = types.iter().find(|t| t.facts.name == key.size)?;
+        unmet_requirement(self.pool, instance, key, &claim.spec.labels)
+    }
+}

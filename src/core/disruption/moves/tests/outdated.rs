@@ -1,0 +1,206 @@
+//! Tests of how drifted nodes are replaced.
+
+use super::*;
+
+/// So many nodes, each with a pod that needs most of it, of a NodePool whose label `team` has just changed.
+fn relabelled(count: usize) -> World {
+    let mut world = World::new(SMALL, count);
+    for n in 0..count {
+        world.run_pod(&format!("p{n}"), &format!("c{n:02}"), 1_500);
+    }
+    world.set_label("a");
+    world
+}
+
+impl World {
+    fn set_label(&mut self, value: &str) {
+        self.pool.labels.insert("team".into(), value.into());
+        self.snapshot.put_pool(self.pool.name.clone(), self.pool.clone());
+    }
+
+    /// All that was created becomes ready.
+    fn initialize_all(&mut self) {
+        for draft in std::mem::take(&mut self.drafts) {
+            self.initialize(&draft);
+        }
+    }
+
+    /// NodeClaims that are being deleted are gone with their nodes; each one's pods are on another that was created for it.
+    fn drain(&mut self) {
+        let claims: Vec<_> = self.snapshot.claims().values().cloned().collect();
+        let (old, new): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| claim.deleting_at.is_some());
+        let mut new = new.into_iter().filter(|claim| !claim.spec.replaces.is_empty());
+        for claim in old {
+            let node = self.node(claim.name.as_str());
+            let pods: Vec<_> = self.snapshot.pods_on(&node.name).cloned().collect();
+            for pod in pods {
+                let to = new.next().map(|claim| self.node(claim.name.as_str()));
+                self.snapshot.remove_pod(&pod.key);
+                to.into_iter().for_each(|to| self.snapshot.put_pod(running(pod.key.name.as_str(), &pod.shape, &to)));
+            }
+            self.snapshot.remove_node(&node.name);
+            self.snapshot.remove_claim(&claim.name);
+        }
+    }
+}
+
+#[test]
+fn drifted_nodes_are_replaced_within_the_budget_the_new_ones_first() {
+    let mut world = relabelled(3);
+    world.set_budget(BudgetNodes::Count(2));
+    assert_eq!(world.wait(60), ["note drift of c00", "note drift of c01", "note drift of c02"]);
+    let told = world.claim("c00").status.drifted.unwrap();
+    assert_eq!(&*told.reason, "NodePoolDrifted");
+    assert_eq!(&*told.message, "NodePool spec.template.metadata.labels[team]: set to \"a\"");
+    assert_eq!(world.wait(60), ["mark c00", "mark c01"]);
+    assert_eq!(world.wait(60), ["taint aks-c00", "taint aks-c01"]);
+    assert_eq!(world.wait(60), [format!("create {SMALL}"), format!("create {SMALL}")]);
+    assert!(world.wait(120).is_empty(), "it waits for the replacements");
+    world.initialize_all();
+    assert_eq!(world.wait(60), ["drifted c00", "drifted c01"]);
+    assert!(world.wait(120).is_empty(), "the budget is used up until they are gone");
+    world.drain();
+    assert_eq!(world.wait(120), ["mark c02"]);
+}
+
+#[test]
+fn a_node_whose_pods_fit_on_others_needs_no_replacement() {
+    let mut world = World::new(LARGE, 2);
+    world.run_pod("a", "c00", 500);
+    world.run_pod("b", "c01", 500);
+    world.pool.disruption.policy = ConsolidationPolicy::WhenEmpty;
+    world.pool.disruption.consolidate_after = None;
+    world.set_label("a");
+    world.set_budget(BudgetNodes::Count(1));
+    assert_eq!(world.all(40), ["note drift of c00", "note drift of c01", "drifted c00"]);
+}
+
+#[test]
+fn empty_nodes_go_first_and_then_those_that_drifted_first() {
+    let mut world = World::new(SMALL, 3);
+    world.run_pod("a", "c00", 1_500);
+    world.run_pod("b", "c01", 1_500);
+    world.pool.disruption.consolidate_after = None;
+    world.set_label("a");
+    world.set_budget(BudgetNodes::Count(0));
+    assert_eq!(world.all(30).len(), 3);
+    let mut later = world.claim("c00");
+    later.status.drifted.as_mut().unwrap().since = at(20);
+    world.snapshot.put_claim(later);
+    world.set_budget(BudgetNodes::Count(1));
+    assert_eq!(world.wait(120), ["drifted c02"]);
+    world.drain();
+    assert_eq!(world.wait(120), ["mark c01"]);
+}
+
+#[test]
+fn what_must_not_be_disrupted_keeps_a_drifted_node_until_there_is_a_grace_period() {
+    for grace in [None, Some(SignedDuration::from_hours(1))] {
+        let mut world = relabelled(1);
+        let pod = Pod::clone(world.snapshot.pods().values().next().unwrap());
+        world.snapshot.put_pod(Pod { do_not_disrupt: Some(DoNotDisrupt::Always), ..pod });
+        let mut claim = world.claim("c00");
+        claim.spec.termination_grace_period = grace;
+        world.snapshot.put_claim(claim);
+        let done = world.all(120);
+        assert_eq!(done.contains(&format!("create {SMALL}")), grace.is_some(), "{done:?}");
+    }
+}
+
+#[test]
+fn a_pod_that_fits_on_no_new_node_keeps_only_its_own() {
+    let mut world = relabelled(2);
+    let pod = Pod::clone(world.snapshot.pods().values().next().unwrap());
+    let shape = PodShape { selector: requirements_in(&[("is", &["gone"])]), ..PodShape::clone(&pod.shape) };
+    world.snapshot.put_pod(Pod { shape: Arc::new(shape), ..pod });
+    world.set_budget(BudgetNodes::Count(1));
+    assert_eq!(world.all(120)[2..], ["mark c01".to_owned(), "taint aks-c01".to_owned(), format!("create {SMALL}")]);
+}
+
+#[test]
+fn a_change_that_is_taken_back_replaces_nothing() {
+    let mut world = relabelled(1);
+    world.set_budget(BudgetNodes::Count(0));
+    assert_eq!(world.all(60), ["note drift of c00"]);
+    world.pool.labels.clear();
+    world.set_budget(BudgetNodes::Count(1));
+    assert_eq!(world.all(120), ["note no drift of c00"]);
+}
+
+#[test]
+fn a_replacement_by_drift_goes_on_after_a_restart_at_any_step() {
+    for restart_after in 0..5 {
+        let mut world = relabelled(1);
+        let mut steps: Vec<String> = (0..restart_after).flat_map(|_| world.wait(60)).collect();
+        world.restart();
+        steps.extend(world.all(200));
+        let creations = steps.iter().filter(|step| step.starts_with("create")).count();
+        assert_eq!(creations, 1, "after {restart_after} steps: {steps:?}");
+        world.initialize_all();
+        assert_eq!(world.wait(60), ["drifted c00"], "after {restart_after} steps: {steps:?}");
+    }
+}
+
+/// Nodes with pods whose lead time of 10,000 s begins in 100 s.
+fn expiring_in_100_seconds(count: usize) -> World {
+    let mut world = relabelled(count);
+    world.pool.labels.clear();
+    world.pool.expire_after = Some(SignedDuration::from_secs(100_000));
+    world.snapshot.put_pool(world.pool.name.clone(), world.pool.clone());
+    for n in 0..count {
+        let mut claim = world.claim(&format!("c{n:02}"));
+        claim.spec.expire_after = world.pool.expire_after;
+        claim.created_at = at(100 - 90_000);
+        world.snapshot.put_claim(claim);
+    }
+    world
+}
+
+#[test]
+fn nodes_that_expire_soon_are_replaced_within_the_budget_the_new_ones_first() {
+    let mut world = expiring_in_100_seconds(3);
+    world.set_budget(BudgetNodes::Count(2));
+    assert_eq!(world.wait(100), Vec::<String>::new());
+    assert_eq!(world.wait(60), ["mark c00", "mark c01"]);
+    assert_eq!(world.claim("c00").status.disrupted, Some(DisruptionReason::Expiring));
+    assert_eq!(world.wait(60), ["taint aks-c00", "taint aks-c01"]);
+    assert_eq!(world.wait(60), [format!("create {SMALL}"), format!("create {SMALL}")]);
+    world.initialize_all();
+    assert_eq!(world.wait(60), ["expiring c00", "expiring c01"]);
+    world.drain();
+    assert_eq!(world.wait(120), ["mark c02"]);
+}
+
+#[test]
+fn what_expires_soon_goes_before_what_has_drifted() {
+    let mut world = expiring_in_100_seconds(2);
+    let mut other = world.claim("c00");
+    other.spec.expire_after = None;
+    world.snapshot.put_claim(other);
+    world.now = 100;
+    world.set_budget(BudgetNodes::Count(1));
+    assert_eq!(world.all(20)[..2], ["note drift of c00", "mark c01"]);
+    assert_eq!(world.claim("c01").status.disrupted, Some(DisruptionReason::Expiring));
+}
+
+#[test]
+fn what_a_budget_keeps_expires_at_its_time() {
+    let mut world = expiring_in_100_seconds(2);
+    world.set_budget(BudgetNodes::Count(0));
+    world.now = 10_090;
+    assert_eq!(world.wait(15), ["expired c00", "expired c01"]);
+}
+
+#[test]
+fn a_pod_that_must_not_be_disrupted_keeps_a_node_until_it_expires() {
+    let mut world = expiring_in_100_seconds(1);
+    let pod = Pod::clone(world.snapshot.pods().values().next().unwrap());
+    world.snapshot.put_pod(Pod { do_not_disrupt: Some(DoNotDisrupt::Always), ..pod });
+    let mut claim = world.claim("c00");
+    claim.spec.termination_grace_period = Some(SignedDuration::from_hours(1));
+    world.pool.termination_grace_period = claim.spec.termination_grace_period;
+    world.snapshot.put_claim(claim);
+    world.set_budget(BudgetNodes::Count(1));
+    assert!(world.all(9_990).iter().all(|step| !step.starts_with("mark")));
+    assert_eq!(world.wait(200), ["expired c00"]);
+}

@@ -1,0 +1,225 @@
+//! The fields of a NodePool and an AKSNodeClass that make a node what it is.
+//!
+//! A NodeClaim is created with those of its time, so that a later change can be told field by field. They are read from the
+//! domain's types, so that order, spelling and defaults of a manifest make no difference.
+
+use super::claim::ClaimSpec;
+use super::pod::{Labels, Taint};
+use super::pool::{NodeClass, NodePool};
+use crate::model::labels::RESERVATION_GROUP;
+use crate::model::support::hash::fnv1a;
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// The version of the list of fields. Templates of other versions are not compared: what they lack says nothing.
+const VERSION: u32 = 1;
+/// Longer values are recorded by their beginning, length and hash.
+const MAX_VALUE: usize = 200;
+/// How much of a longer value is recorded, in characters.
+const BEGINNING: usize = 40;
+/// Most bytes of the names and values of one object's fields; of more only a hash is recorded.
+const MAX_BYTES: usize = 3_500;
+
+/// The fields of an object that make a node what it is, by their paths.
+type Fields = BTreeMap<String, String>;
+
+/// What a NodeClaim is made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeTemplate {
+    version: u32,
+    node_pool: Fields,
+    /// `None` where the class is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node_class: Option<Fields>,
+}
+
+/// An object that a node is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TemplateObject {
+    /// Its NodePool.
+    NodePool,
+    /// Its AKSNodeClass.
+    NodeClass,
+}
+
+/// A field that has changed since a NodeClaim was created.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldChange {
+    /// Of which object.
+    pub object: TemplateObject,
+    /// Its path.
+    pub field: String,
+    /// What it was; `None` if it was not set.
+    pub from: Option<String>,
+    /// What it is; `None` if it is not set any more.
+    pub to: Option<String>,
+}
+
+impl fmt::Display for FieldChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let object = match self.object {
+            TemplateObject::NodePool => "NodePool",
+            TemplateObject::NodeClass => "AKSNodeClass",
+        };
+        write!(f, "{object} {}: ", self.field)?;
+        match (&self.from, &self.to) {
+            (Some(from), Some(to)) => write!(f, "{from:?} is now {to:?}"),
+            (None, Some(to)) => write!(f, "set to {to:?}"),
+            (Some(from), None) => write!(f, "{from:?} was removed"),
+            (None, None) => f.write_str("changed"),
+        }
+    }
+}
+
+impl NodeTemplate {
+    /// The template of a NodePool and its AKSNodeClass, if that is known.
+    #[must_use]
+    pub fn of(pool: &NodePool, class: Option<&NodeClass>) -> Self {
+        let node_class = class.map(|class| bounded(fields_of_class(class)));
+        Self { version: VERSION, node_pool: bounded(fields_of_pool(pool)), node_class }
+    }
+
+    /// What a NodeClaim says itself about the template of its NodePool. Labels and annotations that the NodePool does not set
+    /// may have another origin.
+    #[must_use]
+    pub fn of_claim(claim: &ClaimSpec, pool: &NodePool) -> Self {
+        let of_pool = |own: &Labels, set: &Labels| {
+            own.iter()
+                .filter(|(key, _)| set.contains_key(*key))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect()
+        };
+        let made_it = NodePool {
+            labels: of_pool(&claim.labels, &pool.labels),
+            annotations: of_pool(&claim.annotations, &pool.annotations),
+            taints: claim.taints.clone(),
+            startup_taints: claim.startup_taints.clone(),
+            class: claim.class.clone(),
+            expire_after: claim.expire_after,
+            termination_grace_period: claim.termination_grace_period,
+            ..pool.clone()
+        };
+        Self::of(&made_it, None)
+    }
+
+    /// The fields that are not the same in a later template. None if either has another version, because this is another
+    /// program's then.
+    #[must_use]
+    pub fn changes(&self, later: &Self) -> Vec<FieldChange> {
+        if self.version != later.version {
+            return Vec::new();
+        }
+        let mut all = changes(TemplateObject::NodePool, &self.node_pool, &later.node_pool);
+        if let (Some(old), Some(new)) = (&self.node_class, &later.node_class) {
+            all.extend(changes(TemplateObject::NodeClass, old, new));
+        }
+        all
+    }
+
+    /// It can be compared with those that this program makes.
+    #[must_use]
+    pub fn is_comparable(&self) -> bool {
+        self.version == VERSION
+    }
+}
+
+/// The path under which the hash of too many fields is.
+const ALL: &str = "spec";
+
+/// The same, or their hash if there are too many.
+fn bounded(fields: Fields) -> Fields {
+    let bytes: usize = fields.iter().map(|(field, value)| field.len() + value.len()).sum();
+    if bytes <= MAX_BYTES { fields } else { hashed(&fields) }
+}
+
+fn hashed(fields: &Fields) -> Fields {
+    let bytes = fields.iter().flat_map(|(field, value)| field.bytes().chain([0]).chain(value.bytes()).chain([0]));
+    Fields::from([(ALL.to_owned(), format!("{:016x}", fnv1a(bytes)))])
+}
+
+fn changes(object: TemplateObject, old: &Fields, new: &Fields) -> Vec<FieldChange> {
+    if old == new {
+        return Vec::new();
+    }
+    let change = |field: &String| {
+        let (from, to) = (old.get(field), new.get(field));
+        (from != to).then(|| FieldChange { object, field: field.clone(), from: from.cloned(), to: to.cloned() })
+    };
+    if old.contains_key(ALL) != new.contains_key(ALL) {
+        // Of one there is only the hash, which the other's fields cannot have: it has fewer.
+        return vec![FieldChange { object, field: ALL.to_owned(), from: None, to: None }];
+    }
+    let fields: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    fields.into_iter().filter_map(change).collect()
+}
+
+fn fields_of_pool(pool: &NodePool) -> Fields {
+    let mut fields = Fields::new();
+    let metadata = [("labels", &pool.labels), ("annotations", &pool.annotations)];
+    for (kind, entries) in metadata {
+        fields.extend(map_fields(&format!("spec.template.metadata.{kind}"), entries));
+    }
+    for (kind, taints) in [("taints", &pool.taints), ("startupTaints", &pool.startup_taints)] {
+        fields.extend(taints.iter().map(|taint| taint_field(kind, taint)));
+    }
+    fields.insert("spec.template.spec.nodeClassRef.name".to_owned(), pool.class.as_str().to_owned());
+    let expire_after = pool.expire_after.map_or_else(|| "Never".to_owned(), in_whole_units);
+    fields.insert("spec.template.spec.expireAfter".to_owned(), expire_after);
+    let grace = pool.termination_grace_period.map(in_whole_units);
+    fields.extend(grace.map(|grace| ("spec.template.spec.terminationGracePeriod".to_owned(), grace)));
+    fields
+}
+
+fn fields_of_class(class: &NodeClass) -> Fields {
+    let mut fields = Fields::new();
+    let mut set = |field: &str, value: Option<String>| {
+        fields.extend(value.map(|value| (field.to_owned(), shortened(&value))));
+    };
+    let is_set = |holds: bool, value: &str| holds.then(|| value.to_owned());
+    set("spec.imageFamily", Some(class.image_family.to_string()));
+    set("spec.osDiskSizeGB", Some(class.os_disk_gb.to_string()));
+    set("spec.maxPods", class.max_pods.map(|pods| pods.to_string()));
+    // Azure compares ids without case.
+    set("spec.vnetSubnetID", class.subnet.as_ref().map(|subnet| subnet.to_ascii_lowercase()));
+    set("spec.security.encryptionAtHost", is_set(class.encryption_at_host, "true"));
+    set("spec.security.trustedLaunch.secureBoot", is_set(class.secure_boot, "true"));
+    set("spec.security.trustedLaunch.vtpm", is_set(class.vtpm, "true"));
+    set("spec.fipsMode", is_set(class.fips, "FIPS"));
+    set("spec.gpu.mode", is_set(!class.gpu_drivers, "None"));
+    set("spec.localDNS.mode", is_set(class.local_dns, "Required"));
+    set("spec.artifactStreaming.enabled", is_set(class.artifact_streaming, "true"));
+    let group = class.reservations.as_ref().map(|group| group.folded().to_owned());
+    set(&format!("metadata.annotations[{RESERVATION_GROUP}]"), group);
+    fields
+}
+
+fn map_fields(path: &str, entries: &Labels) -> impl Iterator<Item = (String, String)> {
+    entries.iter().map(move |(key, value)| (format!("{path}[{key}]"), shortened(value)))
+}
+
+/// Taints are known by key and effect, in any order.
+fn taint_field(kind: &str, taint: &Taint) -> (String, String) {
+    let field = format!("spec.template.spec.{kind}[{}:{:?}]", taint.key, taint.effect);
+    (field, shortened(&taint.value))
+}
+
+/// A duration in its largest whole unit.
+fn in_whole_units(duration: SignedDuration) -> String {
+    match duration.as_secs() {
+        secs if secs % 3_600 == 0 => format!("{}h", secs / 3_600),
+        secs if secs % 60 == 0 => format!("{}m", secs / 60),
+        secs => format!("{secs}s"),
+    }
+}
+
+/// A value as it is recorded: whole, or its beginning, length and hash.
+fn shortened(value: &str) -> String {
+    if value.len() <= MAX_VALUE {
+        return value.to_owned();
+    }
+    let beginning: String = value.chars().take(BEGINNING).collect();
+    format!("{beginning}… ({} bytes, hash {:016x})", value.len(), fnv1a(value.bytes()))
+}
