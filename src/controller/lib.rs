@@ -17,6 +17,7 @@ use capacity_buffers::BufferSync;
 use config_file::ClusterConfig;
 use control_loop::{ControlLoop, LoopContext, LoopInputs};
 use effects::{LiveEffectRunner, NodeBootstrap};
+use facts::kubernetes_version::VersionSync;
 use facts::{FactCollector, FactScope, FactSources};
 use kube::Client;
 use napkeeper_api::bootstrap::Join;
@@ -25,6 +26,7 @@ use napkeeper_azure::{
 };
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::engine::clock::Clock;
+use napkeeper_core::model::cluster::node_base::NodeBase;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, WatchedKind, watch as watch_cluster};
@@ -108,7 +110,8 @@ pub async fn run(options: Options) -> Result<()> {
     let watch_options = watch_options(&options, &client, &clock);
     let start_watch = start_watch(options.mode, client.clone(), watch_options, health.check("definitions"));
     let (buffer_sync, (buffers, placements)) = BufferSync::new(client.clone(), Arc::clone(&clock), lease.clone());
-    let inputs = LoopInputs { start_watch, leading: lease.leads(), facts, buffers };
+    let (version_sync, node_base) = VersionSync::new(client.clone(), configured_node_base(&options, &cluster)?);
+    let inputs = LoopInputs { start_watch, leading: lease.leads(), facts, node_base, buffers };
     // A simulated VM joins no cluster, and the VM of a Machine is billed by AKS.
     let settings = Arc::new(Settings { billing_extension: join.is_some(), ..cluster.settings });
     let runner = LiveEffectRunner {
@@ -134,6 +137,7 @@ pub async fn run(options: Options) -> Result<()> {
             event_writer.abort();
             Ok::<_, ComponentError>(())
         }),
+        Component::new("the version task", version_sync.run(lifecycle.clone())),
         Component::new("the facts task", collect_facts(fact_collector, lifecycle.clone())),
         Component::new("the CapacityBuffers task", buffer_sync.run(options.mode, lifecycle.clone())),
     ];
@@ -296,6 +300,14 @@ fn join(options: &Options, cluster: &ClusterConfig) -> Result<Option<Join>> {
         NO_BOOTSTRAP
     );
     Ok(join)
+}
+
+/// What nodes are made from by the configuration. Where AKS makes them, it chooses their image and subnet.
+fn configured_node_base(options: &Options, cluster: &ClusterConfig) -> Result<NodeBase> {
+    let nodes = cluster.nodes.as_ref().filter(|_| options.machines.is_none());
+    let vms = nodes.map(config_file::vm_settings).transpose()?;
+    let (image, subnet) = vms.map(|vms| (vms.image, vms.subnet)).unzip();
+    Ok(NodeBase { image, subnet, kubernetes_version: None })
 }
 
 fn azure(options: &Options, cluster: &ClusterConfig) -> Result<Azure> {

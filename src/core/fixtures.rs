@@ -240,6 +240,7 @@ pub(crate) fn node(name: &str, zone_number: u8, cores: i64) -> Node {
         deleting_at: None,
         cordoned: false,
         has_finalizer: false,
+        kubelet_version: None,
         do_not_disrupt: false,
     }
 }

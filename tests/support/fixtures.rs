@@ -159,6 +159,7 @@ pub fn node(name: &str, zone: u8) -> Node {
         deleting_at: None,
         cordoned: false,
         has_finalizer: false,
+        kubelet_version: None,
         do_not_disrupt: false,
     }
 }

@@ -265,6 +265,7 @@ pub(crate) fn node(name: &str) -> Node {
         deleting_at: None,
         cordoned: false,
         has_finalizer: false,
+        kubelet_version: None,
         do_not_disrupt: false,
     }
 }

@@ -11,6 +11,7 @@ use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::cluster::claim::{
     Claim, ClaimSpec, ClaimStatus, DriftedCondition, LaunchIntent, PlannedOffering,
 };
+use napkeeper_core::model::cluster::node_base::NodeBase;
 use napkeeper_core::model::cluster::node_template::NodeTemplate;
 use napkeeper_core::model::cluster::pod::{DoNotDisrupt, PodOwner};
 use napkeeper_core::model::cluster::pool::{BudgetNodes, ConsolidationPolicy, DisruptionReason};
@@ -59,7 +60,7 @@ fn template(pool: &str, class: &str) -> NodeTemplate {
     let (Object::NodePool(pool), Object::NodeClass(class)) = (read(pool).unwrap(), read(class).unwrap()) else {
         panic!()
     };
-    NodeTemplate::of(&pool, Some(&class))
+    NodeTemplate::of(&pool, Some(&class), &NodeBase::default())
 }
 
 #[test]

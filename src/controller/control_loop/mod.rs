@@ -3,6 +3,7 @@
 //! One task owns the state. Decisions run on threads, those of disruption beside the others, and effects as tasks; both
 //! come back as messages.
 
+mod terms;
 mod updates;
 
 use super::StartWatch;
@@ -16,11 +17,12 @@ use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::engine::control_loop::{Controller, ControllerConfig};
 use napkeeper_core::engine::decision::{DecisionKind, DecisionResult};
 use napkeeper_core::engine::expectations::{ClaimReading, Expectations};
+use napkeeper_core::model::cluster::node_base::NodeBase;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::ClaimName;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
 use napkeeper_core::plan::{ClusterRead, CommandReport, Effect, Reply};
-use napkeeper_core::snapshot::{CommandKey, Snapshot};
+use napkeeper_core::snapshot::CommandKey;
 use napkeeper_kube::WriteHolds;
 use napkeeper_kube::watch::{WatchEvent, WatchedKind};
 use napkeeper_serve::{Check, Lifecycle};
@@ -70,6 +72,8 @@ pub(super) struct LoopInputs {
     pub(super) leading: watch::Receiver<bool>,
     /// The current Azure facts.
     pub(super) facts: watch::Receiver<Arc<CurrentFacts>>,
+    /// What nodes are made from beside their NodePool and AKSNodeClass.
+    pub(super) node_base: watch::Receiver<Arc<NodeBase>>,
     /// The current CapacityBuffers.
     pub(super) buffers: watch::Receiver<Option<Arc<Buffers>>>,
 }
@@ -168,6 +172,7 @@ impl ControlLoop {
                     self.set_leading(leads);
                 }
                 Ok(()) = inputs.buffers.changed() => self.set_buffers(inputs.buffers.borrow_and_update().clone().as_deref()),
+                Ok(()) = inputs.node_base.changed() => self.set_node_base(inputs.node_base.borrow_and_update().clone()),
                 Ok(()) = inputs.facts.changed() => self.set_facts(&inputs.facts.borrow_and_update().clone()),
                 Some(Ok((key, reply))) = self.effects.join_next() => self.handle_reply(&key, reply),
                 Some(_) = self.previous_effects.join_next() => {}
@@ -182,44 +187,6 @@ impl ControlLoop {
         }
         tracing::info!(running = self.effects.len(), "draining: no new commands are started");
         while self.effects.join_next().await.is_some() || self.previous_effects.join_next().await.is_some() {}
-    }
-
-    /// Begins a term, if we lead and no effect of an earlier term is still running.
-    fn begin_term(&mut self, inputs: &LoopInputs) {
-        let paused = self.paused_until.is_some_and(|until| Instant::now() < until);
-        if !self.leads || self.term.is_some() || !self.previous_effects.is_empty() || paused {
-            return;
-        }
-        self.watches.fail("the cluster is not listed yet");
-        // The new listing says what holds writes back. No effect is left that could be performed before.
-        self.context.holds.send_replace(WriteHolds::default());
-        let (sender, changes) = mpsc::channel(CHANGE_QUEUE);
-        self.term = Some(Term { watch: (inputs.start_watch)(sender), changes });
-    }
-
-    /// Ends the term, and forgets its running commands, as in a crash.
-    fn end_term(&mut self) {
-        self.term = None;
-        self.synced = false;
-        self.failed_watches.clear();
-        self.expectations = Expectations::default();
-        self.controller.restart(Snapshot::default());
-        self.decisions.abort_all();
-        self.decisions = JoinSet::new();
-        let mut effects = std::mem::take(&mut self.effects);
-        self.previous_effects.spawn(async move { while effects.join_next().await.is_some() {} });
-        self.watches.pass();
-    }
-
-    /// Leadership was won or lost.
-    fn set_leading(&mut self, leads: bool) {
-        if self.leads == leads {
-            return;
-        }
-        tracing::info!(leads, "leadership changed");
-        self.leads = leads;
-        self.reporter.leadership_changed();
-        self.end_term();
     }
 
     /// Starts the decisions that are due. A decision on incomplete data would be wrong: a NodeClaim that is missing from it

@@ -3,6 +3,7 @@
 use super::{ControlLoop, MAX_CHANGES_AT_ONCE, PAUSE_AFTER_PANIC};
 use crate::capacity_buffers::Buffers;
 use crate::facts::CurrentFacts;
+use napkeeper_core::model::cluster::node_base::NodeBase;
 use napkeeper_core::snapshot::delta::Delta;
 use napkeeper_kube::watch::WatchEvent;
 use std::sync::Arc;
@@ -80,6 +81,12 @@ impl ControlLoop {
         }
         self.controller.set_quota(facts.quota.clone());
         self.controller.set_infrastructure(Arc::clone(&facts.infrastructure));
+        self.changed = true;
+    }
+
+    /// Uses what nodes are made from now.
+    pub(super) fn set_node_base(&mut self, base: Arc<NodeBase>) {
+        self.controller.set_node_base(base);
         self.changed = true;
     }
 

@@ -5,6 +5,7 @@
 //! last known value, and the failure is published, logged and counted.
 
 mod fetch;
+pub(super) mod kubernetes_version;
 
 use fetch::FetchError;
 use jiff::{SignedDuration, Timestamp};

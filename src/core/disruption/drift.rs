@@ -5,6 +5,7 @@
 //! record, or with that of another version of it, is compared by what is on itself, and not with its AKSNodeClass.
 
 use super::is_in_progress;
+use super::version_drift::VersionDrift;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node_template::{FieldChange, NodeTemplate, TemplateObject};
 use crate::model::cluster::pool::NodePool;
@@ -12,6 +13,7 @@ use crate::model::names::{ClaimName, NodePoolName};
 use crate::plan::{ClaimUpdate, Command, Plan};
 use crate::scheduling::unmet_requirement;
 use crate::snapshot::Snapshot;
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +27,10 @@ pub enum DriftReason {
     RequirementsDrifted,
     /// Its AKSNodeClass has changed.
     NodeClassDrift,
+    /// Its kubelet is older than the control plane.
+    K8sVersionDrift,
+    /// The image of nodes has changed.
+    ImageDrift,
 }
 
 impl DriftReason {
@@ -35,6 +41,8 @@ impl DriftReason {
             Self::NodePoolDrifted => "NodePoolDrifted",
             Self::RequirementsDrifted => "RequirementsDrifted",
             Self::NodeClassDrift => "NodeClassDrift",
+            Self::K8sVersionDrift => "K8sVersionDrift",
+            Self::ImageDrift => "ImageDrift",
         }
     }
 }
@@ -52,13 +60,17 @@ impl Drift {
     /// Why it has drifted: the first of Karpenter's reasons that holds, in its order.
     #[must_use]
     pub fn reason(&self) -> DriftReason {
-        let is_of_pool = |change: &FieldChange| change.object == TemplateObject::NodePool;
-        if self.changes.iter().any(is_of_pool) {
+        let has = |object: TemplateObject| self.changes.iter().any(|change| change.object == object);
+        if has(TemplateObject::NodePool) {
             DriftReason::NodePoolDrifted
         } else if self.unmet_requirement.is_some() {
             DriftReason::RequirementsDrifted
-        } else {
+        } else if has(TemplateObject::NodeClass) {
             DriftReason::NodeClassDrift
+        } else if has(TemplateObject::Kubelet) {
+            DriftReason::K8sVersionDrift
+        } else {
+            DriftReason::ImageDrift
         }
     }
 }
@@ -77,14 +89,14 @@ impl fmt::Display for Drift {
 
 /// Writes on each NodeClaim whether it has drifted. Those of which that is written are returned: a drifted node is replaced
 /// only once its NodeClaim says so.
-pub(super) fn record_drift(snapshot: &Snapshot, plan: &mut Plan) -> BTreeMap<ClaimName, Drift> {
+pub(super) fn record_drift(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) -> BTreeMap<ClaimName, Drift> {
     let mut detectors: BTreeMap<&NodePoolName, DriftDetector<'_>> = BTreeMap::new();
     let mut recorded = BTreeMap::new();
     let is_launched =
         |claim: &&Arc<Claim>| claim.is_ours() && claim.deleting_at.is_none() && claim.status.launched.is_some();
     for claim in snapshot.claims().values().filter(is_launched) {
         let Some(pool) = claim.spec.pool.as_ref().and_then(|name| snapshot.pools().get(name)) else { continue };
-        let detector = detectors.entry(&pool.name).or_insert_with(|| DriftDetector::new(pool, snapshot));
+        let detector = detectors.entry(&pool.name).or_insert_with(|| DriftDetector::new(pool, snapshot, now));
         let drift = detector.drift_of(claim);
         let update = match (&drift, &claim.status.drifted) {
             (None, None) => continue,
@@ -113,23 +125,26 @@ pub struct DriftDetector<'a> {
     pool: &'a NodePool,
     /// What a NodeClaim would be made from now. A class that is not there, or cannot be read, says nothing about nodes.
     template: NodeTemplate,
+    versions: VersionDrift,
 }
 
 impl<'a> DriftDetector<'a> {
     /// For the NodeClaims of a NodePool.
     #[must_use]
-    pub fn new(pool: &'a NodePool, snapshot: &'a Snapshot) -> Self {
+    pub fn new(pool: &'a NodePool, snapshot: &'a Snapshot, now: Timestamp) -> Self {
         let class = snapshot.classes().get(&pool.class).map(|class| &**class);
-        Self { snapshot, pool, template: NodeTemplate::of(pool, class) }
+        let template = NodeTemplate::of(pool, class, &snapshot.node_base);
+        Self { snapshot, pool, template, versions: VersionDrift::of(&pool.class, snapshot, now) }
     }
 
     /// How a NodeClaim differs from what would be made now; `None` where it does not.
     #[must_use]
     pub fn drift_of(&self, claim: &Claim) -> Option<Drift> {
-        let changes = match &claim.spec.made_from {
+        let mut changes = match &claim.spec.made_from {
             Some(recorded) if recorded.is_comparable() => recorded.changes(&self.template),
             _ => NodeTemplate::of_claim(&claim.spec, self.pool).changes(&self.template),
         };
+        changes.extend(self.versions.change(claim, self.snapshot));
         let unmet_requirement = self.unmet_requirement(claim);
         (!changes.is_empty() || unmet_requirement.is_some()).then_some(Drift { changes, unmet_requirement })
     }

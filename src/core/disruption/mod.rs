@@ -12,6 +12,7 @@ mod cause;
 mod drift;
 mod expiry;
 mod moves;
+mod version_drift;
 
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
@@ -175,7 +176,7 @@ fn replace_all_outdated(
     plan: &mut Plan,
 ) -> bool {
     let (snapshot, now) = (search.snapshot, search.now);
-    let drifted = record_drift(snapshot, plan);
+    let drifted = record_drift(snapshot, now, plan);
     let expiring = expiring(snapshot, search.settings, now, plan);
     memory.retain_irreplaceable(|name| drifted.contains_key(name) || expiring.contains_key(name));
     let expiring = expiring.into_iter().map(|(name, expiry)| (name, ReplacementCause::Expiry(expiry))).collect();

@@ -14,6 +14,7 @@ use crate::catalog::{
 };
 use crate::disruption::DisruptionMemory;
 use crate::model::cluster::buffer::Buffer;
+use crate::model::cluster::node_base::NodeBase;
 use crate::model::cluster::pool::NodeClass;
 use crate::model::errors::EffectError;
 use crate::model::names::{NodeClassName, ObjectKey, VmSize};
@@ -111,10 +112,12 @@ impl Controller {
         // and CapacityBuffers come from elsewhere.
         let quota = self.snapshot.quota.take();
         let infrastructure = std::mem::take(&mut self.snapshot.infrastructure);
+        let node_base = std::mem::take(&mut self.snapshot.node_base);
         let (buffers, buffers_unread) = (self.snapshot.buffers().clone(), self.snapshot.buffers_unsynced);
         *self = Self { snapshot, instance_types: std::mem::take(&mut self.instance_types), ..Self::default() };
         self.snapshot.quota = quota;
         self.snapshot.infrastructure = infrastructure;
+        self.snapshot.node_base = node_base;
         self.snapshot.buffers_unsynced = buffers_unread;
         buffers.values().for_each(|buffer| self.snapshot.put_buffer(buffer.key.clone(), Arc::clone(buffer)));
     }
@@ -149,6 +152,11 @@ impl Controller {
     /// Sets the facts about the node resource group.
     pub fn set_infrastructure(&mut self, infrastructure: Arc<InfrastructureFacts>) {
         self.snapshot.set_infrastructure(infrastructure);
+    }
+
+    /// Sets what nodes are made from beside their NodePool and AKSNodeClass.
+    pub fn set_node_base(&mut self, base: Arc<NodeBase>) {
+        self.snapshot.node_base = base;
     }
 
     /// Suspends disruption until CapacityBuffers are synced.

@@ -31,7 +31,7 @@ pub(crate) fn claim_draft(
         startup_taints: pool.startup_taints.clone(),
         expire_after: pool.expire_after,
         termination_grace_period: pool.termination_grace_period,
-        made_from: Some(Arc::new(NodeTemplate::of(pool, class))),
+        made_from: Some(Arc::new(NodeTemplate::of(pool, class, &snapshot.node_base))),
         planned: node.offerings,
         replaces: Vec::new(),
         replaces_with: Vec::new(),

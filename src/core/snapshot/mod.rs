@@ -26,6 +26,7 @@ use crate::model::cluster::claim::Claim;
 use crate::model::cluster::disruption_budget::{EvictionBlocker, PodDisruptionBudget};
 use crate::model::cluster::launch_hold::{LaunchHold, PoolHold};
 use crate::model::cluster::node::Node;
+use crate::model::cluster::node_base::NodeBase;
 use crate::model::cluster::pod::{Labels, Pod, PodShape};
 use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use crate::model::cluster::volume::{AttachLimits, Attachment, StorageClass, Volume, VolumeClaim};
@@ -89,6 +90,8 @@ pub struct Snapshot {
     pub buffers_unsynced: bool,
     /// Subnet addresses, reservations and locks, as last known.
     pub infrastructure: Arc<InfrastructureFacts>,
+    /// What nodes are made from beside their NodePool and AKSNodeClass.
+    pub node_base: Arc<NodeBase>,
     /// Grows when quota, subnets, reservations or instance types change: unschedulable pods may be schedulable then.
     facts_generation: u64,
     index: Index,

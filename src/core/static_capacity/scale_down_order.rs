@@ -63,7 +63,7 @@ pub(crate) fn pool_members<'a>(
             && claim.status.launch_failed.is_none()
     };
     let all = snapshot.claims().values().filter(is_member);
-    let detector = DriftDetector::new(pool, snapshot);
+    let detector = DriftDetector::new(pool, snapshot, now);
     let cause = |claim: &Claim| {
         let drift = detector.drift_of(claim).map(ReplacementCause::Drift);
         drift.or_else(|| Expiry::soon(claim, settings, now).map(ReplacementCause::Expiry))

@@ -324,13 +324,13 @@ fn every_change_that_affects_nodes_is_drift_and_no_other() {
     let (snapshot, _) = with_nodes(&static_pool(2), 2);
     let claim = snapshot.claims().values().next().unwrap();
     for (changed, expected) in changes() {
-        let drift = DriftDetector::new(&changed, &snapshot).drift_of(claim).map(|drift| drift.to_string());
+        let drift = DriftDetector::new(&changed, &snapshot, start()).drift_of(claim).map(|drift| drift.to_string());
         assert_eq!(drift.as_deref(), Some(expected));
     }
     let mut same = static_pool(7);
     same.limits.nodes = Some(9);
     same.disruption.budgets.clear();
-    assert_eq!(DriftDetector::new(&same, &snapshot).drift_of(claim), None);
+    assert_eq!(DriftDetector::new(&same, &snapshot, start()).drift_of(claim), None);
 }
 
 #[test]
@@ -496,7 +496,7 @@ proptest! {
             prop_assert!(snapshot.claims().len() >= floor, "{} of {before}: {plan:?}", snapshot.claims().len());
         }
         prop_assert_eq!(snapshot.claims().len() as u64, replicas);
-        let detector = DriftDetector::new(&wanted, &snapshot);
+        let detector = DriftDetector::new(&wanted, &snapshot, start());
         prop_assert!(snapshot.claims().values().all(|c| detector.drift_of(c).is_none()));
         prop_assert!(pass(&snapshot, &mut memory, 9_000).commands.is_empty());
     }
@@ -518,7 +518,7 @@ proptest! {
                 let mut made = claim("made", &pool, vec![planned.clone()]);
                 made.spec = draft.spec.clone();
                 made.intent = Some(crate::fixtures::intent(&made, planned.clone()));
-                prop_assert_eq!(DriftDetector::new(&pool, &snapshot).drift_of(&made), None, "{}", planned.key);
+                prop_assert_eq!(DriftDetector::new(&pool, &snapshot, start()).drift_of(&made), None, "{}", planned.key);
             }
         }
     }
@@ -542,13 +542,13 @@ fn a_node_of_another_placement_scope_has_drifted() {
         made.intent = Some(crate::fixtures::intent(&made, planned));
         made
     };
-    let detector = DriftDetector::new(&pool, &snapshot);
+    let detector = DriftDetector::new(&pool, &snapshot, start());
     let zonal = detector.drift_of(&of(1, OnDemand)).unwrap();
     assert_eq!(zonal.unmet_requirement.as_deref(), Some(labels::PLACEMENT_SCOPE));
     let regional = of(0, Reserved);
     assert_eq!(detector.drift_of(&regional), None);
     // The reservation no longer exists, and the node is unchanged.
-    assert_eq!(DriftDetector::new(&pool, &cluster([pool.clone()])).drift_of(&regional), None);
+    assert_eq!(DriftDetector::new(&pool, &cluster([pool.clone()]), start()).drift_of(&regional), None);
 }
 
 #[test]

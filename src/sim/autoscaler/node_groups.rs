@@ -191,6 +191,7 @@ fn group(
             taints: shared_taints,
             capacity: instance.capacity.clone(),
             allocatable: instance.allocatable.clone(),
+            kubelet_version: None,
         },
         name,
         back_off: None,

@@ -25,6 +25,8 @@ pub struct NewNode {
     pub capacity: Resources,
     /// What pods may use.
     pub allocatable: Resources,
+    /// The version of its kubelet.
+    pub kubelet_version: Option<Arc<str>>,
 }
 
 impl NewNode {
@@ -46,6 +48,7 @@ impl NewNode {
             deleting_at: None,
             cordoned: false,
             has_finalizer: false,
+            kubelet_version: self.kubelet_version,
             do_not_disrupt: false,
         }
     }

@@ -184,6 +184,7 @@ impl Karpenter {
             taints: pool.taints.clone(),
             capacity: instance.capacity.clone(),
             allocatable: instance.allocatable.clone(),
+            kubelet_version: None,
         };
         Some(NodeClaim {
             pool: pool.name.clone(),

@@ -74,6 +74,7 @@ impl World {
             taints: Vec::new(),
             capacity: instance.capacity.clone(),
             allocatable: instance.allocatable.clone(),
+            kubelet_version: Some(Arc::clone(&self.kubelet_version)),
         })
     }
 

@@ -34,6 +34,7 @@ pub use invariants::Violation;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::model::azure::cloud::CloudResource;
+use napkeeper_core::model::cluster::node_base::NodeBase;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
 pub use orphan_summary::{CollectedOrphan, OrphanSummary, RetainedResource};
 pub use setup::{Manifests, SetupError, WorldSetup};
@@ -68,6 +69,8 @@ pub struct World {
     scheduled: u64,
     jobs: SuspendedJobs,
     injected: InjectedState,
+    /// The version of the kubelet of nodes that join.
+    kubelet_version: Arc<str>,
     /// What chooses the nodes for pods that wait, if it is not napkeeper.
     provisioner: Option<Box<dyn ChoosesNodes>>,
     /// Why nodes were launched, where that is wanted.
@@ -75,6 +78,12 @@ pub struct World {
 }
 
 impl World {
+    /// The control plane has this version from now on.
+    fn set_control_plane_version(&mut self, version: Arc<str>) {
+        let base = NodeBase { kubernetes_version: Some(version), ..NodeBase::default() };
+        self.controller.inner.set_node_base(Arc::new(base));
+    }
+
     /// The virtual instant.
     #[must_use]
     pub fn now(&self) -> Timestamp {

@@ -105,6 +105,9 @@ pub(crate) fn region_of(catalog: &Catalog, setup: &WorldSetup) -> Result<RegionC
     })
 }
 
+/// The version of Kubernetes that worlds begin with.
+const FIRST_KUBERNETES_VERSION: &str = "v1.33.0";
+
 impl World {
     /// Sets up a world.
     ///
@@ -137,7 +140,9 @@ impl World {
             injected: InjectedState::default(),
             provisioner: None,
             launch_reasons: None,
+            kubelet_version: Arc::from(FIRST_KUBERNETES_VERSION),
         };
+        world.set_control_plane_version(Arc::from(FIRST_KUBERNETES_VERSION));
         for (after, action) in &setup.actions {
             world.schedule_action(setup.at + *after, action.clone());
         }
@@ -212,5 +217,6 @@ fn system_node(region: &RegionCatalog, group: &ArmId, index: u32) -> Result<Opti
         }],
         allocatable: has.minus(&overhead(&facts)),
         capacity: has,
+        kubelet_version: None,
     }))
 }

@@ -107,6 +107,7 @@ fn new_node(node: &Node) -> Result<NewNode> {
         name: node.name.clone(),
         labels: node.labels.clone(),
         taints: node.taints.clone(),
+        kubelet_version: None,
         capacity: node.capacity.clone(),
         allocatable: node.allocatable.clone(),
     })

@@ -36,6 +36,7 @@ pub fn node(object: &WireNode) -> Result<Node, Violations> {
     let allocatable = amounts(status.and_then(|s| s.allocatable.as_ref()), "status.allocatable");
     let conditions = status.and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let ready = conditions.iter().find(|c| c.type_ == "Ready");
+    let kubelet = status.and_then(|s| s.node_info.as_ref()).map(|info| info.kubelet_version.as_str());
     let created_at = common::created_at(meta);
     let annotation = meta.annotations.as_ref().and_then(|a| a.get(DO_NOT_DISRUPT));
     let built = name.zip(uid).map(|(name, uid)| Node {
@@ -52,6 +53,7 @@ pub fn node(object: &WireNode) -> Result<Node, Violations> {
         created_at,
         deleting_at: meta.deletion_timestamp.as_ref().map(|t| t.0),
         cordoned: spec.unschedulable.unwrap_or(false),
+        kubelet_version: kubelet.filter(|version| !version.is_empty()).map(Arc::from),
         has_finalizer: meta.finalizers.iter().flatten().any(|f| f == FINALIZER),
         do_not_disrupt: annotation.is_some_and(|value| value == "true"),
     });

@@ -165,6 +165,7 @@ fn node(claim: &Claim, at: Timestamp) -> Result<Node, NameError> {
         deleting_at: None,
         cordoned: false,
         has_finalizer: true,
+        kubelet_version: None,
         do_not_disrupt: false,
     })
 }

@@ -5,6 +5,7 @@ pub mod claim;
 pub mod disruption_budget;
 pub mod launch_hold;
 pub mod node;
+pub mod node_base;
 pub mod node_template;
 pub mod offering;
 pub mod pod;

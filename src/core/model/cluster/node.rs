@@ -5,6 +5,7 @@ use crate::model::amounts::resources::Resources;
 use crate::model::labels::NODEPOOL;
 use crate::model::names::{ArmId, NodeName, ProviderId, Uid};
 use jiff::Timestamp;
+use std::sync::Arc;
 
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Node {
     pub cordoned: bool,
     /// It has our finalizer.
     pub has_finalizer: bool,
+    /// The version of its kubelet, for example `v1.33.2`; `None` if it does not say.
+    pub kubelet_version: Option<Arc<str>>,
     /// It has the annotation `karpenter.sh/do-not-disrupt: "true"`.
     pub do_not_disrupt: bool,
 }

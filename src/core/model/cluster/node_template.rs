@@ -1,9 +1,10 @@
-//! The fields of a NodePool and an AKSNodeClass that make a node what it is.
+//! The fields of a NodePool, an AKSNodeClass and of what is beside them that make a node what it is.
 //!
 //! A NodeClaim is created with those of its time, so that a later change can be told field by field. They are read from the
 //! domain's types, so that order, spelling and defaults of a manifest make no difference.
 
 use super::claim::ClaimSpec;
+use super::node_base::NodeBase;
 use super::pod::{Labels, Taint};
 use super::pool::{NodeClass, NodePool};
 use crate::model::labels::RESERVATION_GROUP;
@@ -34,6 +35,12 @@ pub struct NodeTemplate {
     /// `None` where the class is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     node_class: Option<Fields>,
+    /// Fields of `napkeeper.yaml`; those that it does not have are not known.
+    #[serde(default, skip_serializing_if = "Fields::is_empty")]
+    configuration: Fields,
+    /// The version of the control plane. Not compared: what version a node has is up to its image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kubernetes_version: Option<String>,
 }
 
 /// An object that a node is made from.
@@ -43,6 +50,10 @@ pub enum TemplateObject {
     NodePool,
     /// Its AKSNodeClass.
     NodeClass,
+    /// The file `napkeeper.yaml`.
+    Configuration,
+    /// The kubelet.
+    Kubelet,
 }
 
 /// A field that has changed since a NodeClaim was created.
@@ -63,6 +74,8 @@ impl fmt::Display for FieldChange {
         let object = match self.object {
             TemplateObject::NodePool => "NodePool",
             TemplateObject::NodeClass => "AKSNodeClass",
+            TemplateObject::Configuration => "napkeeper.yaml",
+            TemplateObject::Kubelet => "kubelet",
         };
         write!(f, "{object} {}: ", self.field)?;
         match (&self.from, &self.to) {
@@ -75,11 +88,23 @@ impl fmt::Display for FieldChange {
 }
 
 impl NodeTemplate {
-    /// The template of a NodePool and its AKSNodeClass, if that is known.
+    /// The template of a NodePool and its AKSNodeClass, if that is known, with what is beside them.
     #[must_use]
-    pub fn of(pool: &NodePool, class: Option<&NodeClass>) -> Self {
-        let node_class = class.map(|class| bounded(fields_of_class(class)));
-        Self { version: VERSION, node_pool: bounded(fields_of_pool(pool)), node_class }
+    pub fn of(pool: &NodePool, class: Option<&NodeClass>, base: &NodeBase) -> Self {
+        let image = base.image.as_ref().map(|image| (IMAGE.to_owned(), shortened(image)));
+        Self {
+            version: VERSION,
+            node_pool: bounded(fields_of_pool(pool)),
+            node_class: class.map(|class| bounded(fields_of_class(class, base))),
+            configuration: image.into_iter().collect(),
+            kubernetes_version: base.kubernetes_version.as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// The version of the control plane.
+    #[must_use]
+    pub fn kubernetes_version(&self) -> Option<&str> {
+        self.kubernetes_version.as_deref()
     }
 
     /// What a NodeClaim says itself about the template of its NodePool. Labels and annotations that the NodePool does not set
@@ -102,7 +127,7 @@ impl NodeTemplate {
             termination_grace_period: claim.termination_grace_period,
             ..pool.clone()
         };
-        Self::of(&made_it, None)
+        Self::of(&made_it, None, &NodeBase::default())
     }
 
     /// The fields that are not the same in a later template. None if either has another version, because this is another
@@ -116,6 +141,9 @@ impl NodeTemplate {
         if let (Some(old), Some(new)) = (&self.node_class, &later.node_class) {
             all.extend(changes(TemplateObject::NodeClass, old, new));
         }
+        if !self.configuration.is_empty() && !later.configuration.is_empty() {
+            all.extend(changes(TemplateObject::Configuration, &self.configuration, &later.configuration));
+        }
         all
     }
 
@@ -126,6 +154,8 @@ impl NodeTemplate {
     }
 }
 
+/// The field of the configuration that names the image.
+const IMAGE: &str = "nodes.image";
 /// The path under which the hash of too many fields is.
 const ALL: &str = "spec";
 
@@ -173,7 +203,7 @@ fn fields_of_pool(pool: &NodePool) -> Fields {
     fields
 }
 
-fn fields_of_class(class: &NodeClass) -> Fields {
+fn fields_of_class(class: &NodeClass, base: &NodeBase) -> Fields {
     let mut fields = Fields::new();
     let mut set = |field: &str, value: Option<String>| {
         fields.extend(value.map(|value| (field.to_owned(), shortened(&value))));
@@ -182,8 +212,9 @@ fn fields_of_class(class: &NodeClass) -> Fields {
     set("spec.imageFamily", Some(class.image_family.to_string()));
     set("spec.osDiskSizeGB", Some(class.os_disk_gb.to_string()));
     set("spec.maxPods", class.max_pods.map(|pods| pods.to_string()));
-    // Azure compares ids without case.
-    set("spec.vnetSubnetID", class.subnet.as_ref().map(|subnet| subnet.to_ascii_lowercase()));
+    // Azure compares ids without case. That of all others makes the same nodes as its name in the class.
+    let default_subnet = || base.subnet.as_ref().map(|subnet| subnet.folded().to_owned());
+    set("spec.vnetSubnetID", class.subnet.as_ref().map(|subnet| subnet.to_ascii_lowercase()).or_else(default_subnet));
     set("spec.security.encryptionAtHost", is_set(class.encryption_at_host, "true"));
     set("spec.security.trustedLaunch.secureBoot", is_set(class.secure_boot, "true"));
     set("spec.security.trustedLaunch.vtpm", is_set(class.vtpm, "true"));

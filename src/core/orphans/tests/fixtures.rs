@@ -204,6 +204,7 @@ pub(crate) fn node(name: &str, vm: &ArmId) -> Node {
         deleting_at: None,
         cordoned: false,
         has_finalizer: false,
+        kubelet_version: None,
         do_not_disrupt: false,
     }
 }

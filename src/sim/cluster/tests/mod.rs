@@ -80,6 +80,7 @@ fn machine(name: &str, cores: i64, zone: u8) -> NewNode {
         taints: Vec::new(),
         capacity: all.clone(),
         allocatable: all,
+        kubelet_version: None,
     }
 }
 

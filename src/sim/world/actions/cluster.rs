@@ -28,6 +28,7 @@ impl World {
                 self.change_load(action);
             }
             action @ (Action::ScalePool { .. } | Action::LabelPool { .. }) => self.edit_node_pool(action),
+            Action::UpgradeKubernetes { version, new_nodes } => self.upgrade(version, new_nodes),
             Action::DeleteClaim { nth } => self.delete_claim(nth),
             Action::DeleteNode { nth } => self.delete_node(nth),
             Action::Pause { switches } => {
@@ -124,6 +125,16 @@ impl World {
             self.log(EventKind::Scenario, name, "Node deleted by a user");
             self.cluster.delete_node(name, self.now);
         }
+    }
+
+    /// The control plane, and perhaps nodes that join from now on, get another version.
+    fn upgrade(&mut self, version: Arc<str>, new_nodes: bool) {
+        let which = if new_nodes { "the control plane and new nodes" } else { "the control plane" };
+        self.log(EventKind::Scenario, "Kubernetes", format!("{which} upgraded to {version}"));
+        if new_nodes {
+            self.kubelet_version = Arc::clone(&version);
+        }
+        self.set_control_plane_version(version);
     }
 
     /// A NodePool changes in Git.

@@ -76,6 +76,14 @@ pub enum Action {
         /// Its value.
         value: Arc<str>,
     },
+    /// The control plane gets another version of Kubernetes.
+    UpgradeKubernetes {
+        /// The version, for example `v1.34.1`.
+        version: Arc<str>,
+        /// New nodes have it too, as with an image that follows; without this they keep the version of before.
+        #[serde(default)]
+        new_nodes: bool,
+    },
     /// Azure takes spot VMs back.
     EvictSpot {
         /// How many.
@@ -253,12 +261,13 @@ pub struct ShortageSpec {
 
 impl Action {
     /// How the steps of a scenario file are called.
-    pub const NAMES: [&str; 30] = [
+    pub const NAMES: [&str; 31] = [
         "scale",
         "startJob",
         "delete",
         "scalePool",
         "labelPool",
+        "upgradeKubernetes",
         "evictSpot",
         "quota",
         "reserve",

@@ -56,3 +56,27 @@ fn a_changed_label_rolls_through_the_budget_and_moves_each_pod_once() {
         assert!(evictions <= 30, "seed {seed}: {evictions} evictions of 20 pods");
     }
 }
+
+/// Nodes with pods, and an upgrade of Kubernetes after an hour that new nodes follow or not.
+fn upgraded(seed: u64, new_nodes: bool) -> WorldSetup {
+    let mut setup = relabelled(seed);
+    setup.actions = vec![after(60, Action::UpgradeKubernetes { version: Arc::from("v1.34.1"), new_nodes })];
+    setup
+}
+
+#[test]
+fn an_upgrade_rolls_all_nodes_where_new_ones_follow_and_one_where_they_do_not() {
+    for (seed, new_nodes) in [(0, true), (1, true), (0, false), (1, false)] {
+        let mut world = World::new(catalog(), upgraded(seed, new_nodes)).unwrap();
+        let start = world.now();
+        world.run_until(start + SignedDuration::from_mins(60)).unwrap();
+        let before: BTreeSet<_> = nodes(&world).iter().map(|node| node.name.clone()).collect();
+        world.run_until(start + SignedDuration::from_hours(5)).unwrap();
+        let left = nodes(&world).iter().filter(|node| before.contains(&node.name)).count();
+        let expected = if new_nodes { 0 } else { before.len() - 1 };
+        if left != expected {
+            print(&world);
+        }
+        assert_eq!(left, expected, "seed {seed}, new nodes follow: {new_nodes}");
+    }
+}

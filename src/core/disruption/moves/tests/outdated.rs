@@ -1,6 +1,10 @@
 //! Tests of how drifted nodes are replaced.
 
 use super::*;
+use crate::model::cluster::node_base::NodeBase;
+use crate::model::cluster::node_template::NodeTemplate;
+use crate::model::cluster::pool::NodeClass;
+use crate::model::names::{ArmId, Uid};
 
 /// So many nodes, each with a pod that needs most of it, of a NodePool whose label `team` has just changed.
 fn relabelled(count: usize) -> World {
@@ -203,4 +207,99 @@ fn a_pod_that_must_not_be_disrupted_keeps_a_node_until_it_expires() {
     world.set_budget(BudgetNodes::Count(1));
     assert!(world.all(9_990).iter().all(|step| !step.starts_with("mark")));
     assert_eq!(world.wait(200), ["expired c00"]);
+}
+
+/// So many nodes with pods and the kubelet `v1.33.0`, in a cluster of that version.
+fn of_version(count: usize) -> World {
+    let mut world = relabelled(count);
+    world.pool.labels.clear();
+    for n in 0..count {
+        let name = format!("c{n:02}");
+        world.set_kubelet(&name, "v1.33.0");
+        let mut claim = world.claim(&name);
+        claim.created_at = at(i64::try_from(n).unwrap() - 90_000);
+        world.snapshot.put_claim(claim);
+    }
+    world.set_budget(BudgetNodes::Percent(100));
+    world.upgrade("v1.33.0");
+    world
+}
+
+impl World {
+    fn set_kubelet(&mut self, claim: &str, version: &str) {
+        let kubelet_version = Some(Arc::from(version));
+        let node = Node { kubelet_version, ..self.node(claim) };
+        self.snapshot.put_node(node);
+    }
+
+    fn upgrade(&mut self, version: &str) {
+        let base = NodeBase { kubernetes_version: Some(Arc::from(version)), ..NodeBase::default() };
+        self.snapshot.node_base = Arc::new(base);
+    }
+
+    /// What was created becomes ready, and its kubelet has this version.
+    fn initialize_with(&mut self, version: &str) {
+        for draft in std::mem::take(&mut self.drafts) {
+            self.initialize(&draft);
+            self.set_kubelet(draft.name.as_str(), version);
+        }
+    }
+}
+
+#[test]
+fn one_node_tries_a_new_version_before_the_others_follow() {
+    let mut world = of_version(3);
+    assert!(world.all(60).is_empty());
+    world.upgrade("v1.34.1");
+    assert_eq!(world.wait(60), ["note drift of c00"]);
+    let told = world.claim("c00").status.drifted.unwrap();
+    assert_eq!((&*told.reason, &*told.message), ("K8sVersionDrift", "kubelet version: \"v1.33.0\" is now \"v1.34.1\""));
+    assert_eq!(world.all(60), ["mark c00".to_owned(), "taint aks-c00".to_owned(), format!("create {SMALL}")]);
+    world.initialize_with("v1.34.1");
+    assert_eq!(world.wait(60), ["drifted c00"]);
+    world.drain();
+    assert_eq!(world.wait(60), ["note drift of c01", "note drift of c02"]);
+    assert_eq!(world.wait(60), ["mark c01", "mark c02"]);
+}
+
+/// Otherwise the same nodes would be replaced again and again.
+#[test]
+fn where_new_nodes_keep_the_old_version_only_one_is_replaced() {
+    let mut world = of_version(3);
+    world.upgrade("v1.34.1");
+    assert_eq!(world.all(60).last().unwrap(), &format!("create {SMALL}"));
+    world.initialize_with("v1.33.0");
+    let done = world.all(10);
+    assert!(done.contains(&"drifted c00".to_owned()), "{done:?}");
+    world.drain();
+    world.restart();
+    assert_eq!(world.all(3_600), Vec::<String>::new());
+}
+
+#[test]
+fn another_image_or_subnet_is_drift_where_it_is_known() {
+    let with = |image: Option<&str>, subnet: Option<&str>| NodeBase {
+        image: image.map(Arc::from),
+        subnet: subnet.map(|name| ArmId::new(format!("/subscriptions/s/resourceGroups/g/subnets/{name}")).unwrap()),
+        kubernetes_version: None,
+    };
+    let world = of_version(1);
+    let class = NodeClass::with_defaults(world.pool.class.clone(), Uid::new("class").unwrap());
+    let template = |base: &NodeBase| NodeTemplate::of(&world.pool, Some(&class), base);
+    let changes = |from: NodeBase, to: NodeBase| {
+        template(&from).changes(&template(&to)).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        changes(with(Some("/image/1"), None), with(Some("/image/2"), None)),
+        ["napkeeper.yaml nodes.image: \"/image/1\" is now \"/image/2\""]
+    );
+    assert_eq!(changes(with(None, None), with(Some("/image/2"), None)), [""; 0], "it was not known");
+    assert_eq!(
+        changes(with(None, Some("A")), with(None, Some("b"))),
+        ["AKSNodeClass spec.vnetSubnetID: \"/subscriptions/s/resourcegroups/g/subnets/a\" is now \
+          \"/subscriptions/s/resourcegroups/g/subnets/b\""]
+    );
+    let named = NodeClass { subnet: Some("/subscriptions/s/resourceGroups/g/subnets/a".into()), ..class.clone() };
+    let same = NodeTemplate::of(&world.pool, Some(&named), &with(None, None));
+    assert_eq!(template(&with(None, Some("A"))).changes(&same), [], "the class names what was the default");
 }
