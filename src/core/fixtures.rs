@@ -138,7 +138,8 @@ pub(crate) fn pool(name: &str) -> NodePool {
             budgets: vec![Budget { nodes: BudgetNodes::Percent(100), reasons: None, window: None }],
         },
         replicas: None,
-        conditions: Default::default(),
+        generation: 1,
+        status: Default::default(),
     }
 }
 

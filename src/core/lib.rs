@@ -15,6 +15,7 @@
 //! | [`lifecycle`] | launch, registration, initialization and termination of a NodeClaim |
 //! | [`disruption`] | consolidation, drift and expiration within budgets |
 //! | [`static_capacity`] | NodePools with a fixed number of nodes |
+//! | [`status`] | the status of NodePools and AKSNodeClasses |
 //! | [`orphans`] | resources without an owner, the proof of it, and their deletion |
 //! | [`engine`] | one pass over all deciders, and the execution of their plans |
 
@@ -30,6 +31,7 @@ pub mod provisioning;
 pub mod scheduling;
 pub mod snapshot;
 pub mod static_capacity;
+pub mod status;
 
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -41,8 +41,10 @@ pub enum FieldManager {
     Provisioner,
     /// Status of NodeClaims.
     Lifecycle,
-    /// Conditions of NodePools.
+    /// Status of NodePools.
     Pools,
+    /// Conditions of AKSNodeClasses.
+    Classes,
     /// Labels, taints and finalizer of Nodes.
     Registration,
     /// OrphanRecords.
@@ -65,6 +67,7 @@ impl FieldManager {
             Self::Provisioner => "napkeeper-provisioner",
             Self::Lifecycle => "napkeeper-lifecycle",
             Self::Pools => "napkeeper-pools",
+            Self::Classes => "napkeeper-classes",
             Self::Registration => "napkeeper-registration",
             Self::Records => "napkeeper-records",
             Self::Sweeps => "napkeeper-sweeps",

@@ -24,6 +24,7 @@ const CORE: &[(&str, &[&str])] = &[
         "static_capacity",
         &["model", "catalog", "snapshot", "scheduling", "plan", "provisioning", "lifecycle", "disruption"],
     ),
+    ("status", &["model", "snapshot", "plan", "lifecycle", "disruption"]),
     ("orphans", &["model", "catalog", "snapshot", "plan"]),
     (
         "engine",
@@ -37,6 +38,7 @@ const CORE: &[(&str, &[&str])] = &[
             "lifecycle",
             "disruption",
             "static_capacity",
+            "status",
             "orphans",
         ],
     ),

@@ -81,7 +81,8 @@ pub fn pool(name: &str) -> NodePool {
             budgets: vec![Budget { nodes: BudgetNodes::Percent(10), reasons: None, window: None }],
         },
         replicas: None,
-        conditions: Default::default(),
+        generation: 1,
+        status: Default::default(),
     }
 }
 

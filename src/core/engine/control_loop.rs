@@ -130,7 +130,7 @@ impl Controller {
             let known = self
                 .instance_types
                 .get(&name)
-                .filter(|known| known.class == class && known.reserved_zones == reserved_zones);
+                .filter(|known| known.class.has_spec_of(&class) && known.reserved_zones == reserved_zones);
             let compute = || Arc::new(with_reserved(instance_types(catalog, &class, options), &reserved_zones));
             let types = known.map_or_else(compute, |known| Arc::clone(&known.types));
             self.snapshot.instance_types.insert(name.clone(), Arc::clone(&types));

@@ -13,6 +13,7 @@ use crate::provisioning::{ProvisionMemory, provision};
 use crate::scheduling::OverlayMemory;
 use crate::snapshot::Snapshot;
 use crate::static_capacity::{StaticCapacityMemory, reconcile_static_capacity};
+use crate::status::{StatusMemory, report_status};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub struct Memory {
     pub overlays: OverlayMemory,
     /// Of sweeps.
     pub sweep: SweepMemory,
+    /// Of the statuses of NodePools and AKSNodeClasses.
+    pub status: StatusMemory,
 }
 
 impl Memory {
@@ -60,6 +63,7 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now
         memory.overlays.refresh(snapshot);
     }
     let mut plan = lifecycle(snapshot, &mut memory.lifecycle, settings, now);
+    plan.extend(report_status(snapshot, &memory.lifecycle.pool_failures, &mut memory.status, settings, now));
     let static_capacity_plan =
         reconcile_static_capacity(snapshot, &mut memory.static_capacity, &memory.provision, settings, now, seed);
     // Nodes that static pools are about to launch or delete: the new ones are available to pods, the others are not.
@@ -87,12 +91,13 @@ mod tests {
     use crate::model::cluster::claim::Claim;
     use crate::plan::{Command, LaunchReport, TerminationReport};
 
-    /// Decides with NodeClaims whose launches have begun.
+    /// Decides with NodeClaims whose launches have begun; without what is told of NodePools and AKSNodeClasses.
     fn decided(claims: &[Claim], memory: &mut Memory, seconds: i64) -> Vec<Command> {
         let mut snapshot = cluster([pool("general")]);
         claims.iter().for_each(|claim| snapshot.put_claim(claim.clone()));
         let plan = decide(&snapshot, memory, &settings(), at(seconds), 7);
-        plan.commands.into_iter().map(|planned| planned.command).collect()
+        let is_status = |command: &Command| matches!(command, Command::ReportPool(_) | Command::ReportClass(_));
+        plan.commands.into_iter().map(|planned| planned.command).filter(|command| !is_status(command)).collect()
     }
 
     fn launching(name: &str) -> Claim {

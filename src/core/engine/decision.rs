@@ -122,7 +122,14 @@ pub(super) fn has_changed(key: &CommandKey, seen: &Snapshot, now: &Snapshot) -> 
         CommandKey::Node(name) => seen.nodes().get(name) != now.nodes().get(name),
         CommandKey::Pod(key) => seen.pods().get(key) != now.pods().get(key),
         CommandKey::Records => seen.records != now.records,
-        CommandKey::Pool(name) => seen.pools().get(name) != now.pools().get(name),
+        CommandKey::Pool(name) => {
+            seen.pools().get(name) != now.pools().get(name)
+                || seen.invalid_pools().get(name) != now.invalid_pools().get(name)
+        }
+        CommandKey::Class(name) => {
+            seen.classes().get(name) != now.classes().get(name)
+                || seen.invalid_classes().get(name) != now.invalid_classes().get(name)
+        }
         CommandKey::Sweep(name) => seen.sweeps().get(name) != now.sweeps().get(name),
         // Azure resources are read again right before they are changed. What a sweep that cannot be read any more
         // excludes is not known.

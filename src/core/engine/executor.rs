@@ -229,6 +229,7 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::Unmark { resource } => Box::new(MarkScript::unmark(&resource)),
         Command::ReportSweep(report) => one(Effect::Cluster(ClusterWrite::ReportSweep(report))),
         Command::ReportPool(report) => one(Effect::Cluster(ClusterWrite::ReportPool(report))),
+        Command::ReportClass(report) => one(Effect::Cluster(ClusterWrite::ReportClass(report))),
     }
 }
 

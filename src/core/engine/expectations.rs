@@ -74,8 +74,15 @@ impl Expectations {
         if self.running.remove(key) == Some(true) || is_refused {
             return;
         }
-        let is_watched =
-            matches!(key, CommandKey::Claim(_) | CommandKey::Node(_) | CommandKey::Pod(_) | CommandKey::Records);
+        let is_watched = matches!(
+            key,
+            CommandKey::Claim(_)
+                | CommandKey::Node(_)
+                | CommandKey::Pod(_)
+                | CommandKey::Records
+                | CommandKey::Pool(_)
+                | CommandKey::Class(_)
+        );
         if is_watched {
             self.changes.insert(key.clone(), now);
         }
@@ -124,6 +131,12 @@ impl Expectations {
             Delta::NodeGone(name) => CommandKey::Node(name.clone()),
             Delta::Pod(pod) => CommandKey::Pod(pod.key.clone()),
             Delta::PodGone(key) => CommandKey::Pod(key.clone()),
+            Delta::Pool(pool) => CommandKey::Pool(pool.name.clone()),
+            Delta::InvalidPool(pool) => CommandKey::Pool(pool.name.clone()),
+            Delta::PoolGone(name) => CommandKey::Pool(name.clone()),
+            Delta::Class(class) => CommandKey::Class(class.name.clone()),
+            Delta::InvalidClass(class) => CommandKey::Class(class.name.clone()),
+            Delta::ClassGone(name) => CommandKey::Class(name.clone()),
             Delta::Records(_) => CommandKey::Records,
             _ => return,
         };

@@ -31,7 +31,6 @@ pub use billing_extension::BillingExtensionScript;
 pub use drain::{BlockedDrain, EvictionScript, FORCE_DRAIN_AFTER};
 use drain::{DrainProgress, Evictions, EvictionsInFlight, WrittenConditions};
 use jiff::{SignedDuration, Timestamp};
-use launch::pool_conditions::report_pools;
 pub use launch::pool_failures::PoolFailures;
 use launch::pool_failures::{FailedNode, NodeFailure};
 pub use launch::{ClassInstanceTypes, LaunchCheck, LaunchScript};
@@ -105,7 +104,6 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
     memory.outage = NodeOutage::of(snapshot, settings, now);
     memory.pool_failures.restore(snapshot, settings, now);
     memory.pool_failures.forget(snapshot);
-    report_pools(snapshot, memory, &mut plan);
     let in_flight = EvictionsInFlight::of(snapshot, &memory.evictions);
     let mut reconciler = ClaimReconciler { snapshot, memory, settings, now, in_flight, plan: &mut plan };
     for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {

@@ -4,9 +4,8 @@
 //! time and turns it into effects by its script.
 
 use super::cloud_request::CloudRequest;
-use super::effect::{
-    ClaimDraft, ClaimUpdate, Effect, NodeUpdate, PoolReport, RecordChange, SecurityProfile, SweepReport,
-};
+use super::effect::{ClaimDraft, ClaimUpdate, Effect, NodeUpdate, RecordChange, SecurityProfile, SweepReport};
+use super::status_report::{ClassReport, PoolReport};
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
 use crate::model::azure::naming::ResourceIds;
 use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering, TerminationConditions};
@@ -114,8 +113,10 @@ pub enum Command {
     },
     /// Write an OrphanSweep's status.
     ReportSweep(Box<SweepReport>),
-    /// Write conditions of a NodePool's status.
+    /// Write a NodePool's status.
     ReportPool(Box<PoolReport>),
+    /// Write an AKSNodeClass's status.
+    ReportClass(Box<ClassReport>),
 }
 
 /// Create the VM of a NodeClaim.
@@ -277,6 +278,7 @@ impl Command {
             Self::Unmark { .. } => "unmark",
             Self::ReportSweep(_) => "report_sweep",
             Self::ReportPool(_) => "report_pool",
+            Self::ReportClass(_) => "report_class",
         }
     }
 
@@ -308,6 +310,7 @@ impl Command {
             Self::Mark { resource, .. } | Self::Unmark { resource } => CommandKey::Resource(resource.id.clone()),
             Self::ReportSweep(report) => CommandKey::Sweep(report.sweep.clone()),
             Self::ReportPool(report) => CommandKey::Pool(report.pool.clone()),
+            Self::ReportClass(report) => CommandKey::Class(report.class.clone()),
         }
     }
 

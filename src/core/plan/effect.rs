@@ -3,6 +3,7 @@
 //! An effect is one request to Kubernetes or to Azure. A crash can happen before or after each of them, never within.
 
 use super::cloud_request::CloudRequest;
+use super::status_report::{ClassReport, PoolReport};
 use crate::catalog::{OfferingKey, OsDiskStorage};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
@@ -12,10 +13,10 @@ use crate::model::azure::related::RelatedResource;
 use crate::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchFailure, LaunchIntent, TerminationConditions};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod, Taint};
-use crate::model::cluster::pool::{DisruptionReason, PoolConditions};
+use crate::model::cluster::pool::DisruptionReason;
 use crate::model::cluster::volume::Volume;
 use crate::model::errors::OperationId;
-use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Uid};
+use crate::model::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName, ProviderId, Uid};
 use crate::model::orphans::finding::{Classification, Finding};
 use crate::model::orphans::record::{BreakerTrip, DeletionRecord, Sighting, VolumeRecord};
 use crate::model::orphans::report::{Discrepancy, ReportOnlyFinding, SweepStatusSummary};
@@ -64,8 +65,10 @@ pub enum ClusterWrite {
     WriteRecords(Box<RecordChange>),
     /// Write an OrphanSweep's status.
     ReportSweep(Box<SweepReport>),
-    /// Write conditions of a NodePool's status.
+    /// Write a NodePool's status. Fails with `Conflict` if it has been created anew or its spec has changed.
     ReportPool(Box<PoolReport>),
+    /// Write an AKSNodeClass's status; likewise.
+    ReportClass(Box<ClassReport>),
 }
 
 /// A read from Kubernetes, past the cache.
@@ -289,17 +292,6 @@ pub struct RecordChange {
     pub inventory_at: Option<Timestamp>,
 }
 
-/// The conditions of a NodePool's status that are ours.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolReport {
-    /// The pool.
-    pub pool: NodePoolName,
-    /// Its UID.
-    pub uid: Uid,
-    /// All that it is to have.
-    pub conditions: PoolConditions,
-}
-
 /// How much there is of one kind and classification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResourceTotal {
@@ -394,6 +386,7 @@ impl ClusterWrite {
             Self::WriteRecords(_) => "record",
             Self::ReportSweep(_) => "report_sweep",
             Self::ReportPool(_) => "report_pool",
+            Self::ReportClass(_) => "report_class",
         }
     }
 }

@@ -9,6 +9,7 @@ mod command;
 mod effect;
 mod preconditions;
 mod script;
+mod status_report;
 
 use crate::model::cluster::node::Node;
 pub use aks_machine::{AksMachineRequest, AksMachineSpec};
@@ -18,12 +19,13 @@ pub use command::{
     kind_label,
 };
 pub use effect::{
-    ClaimDraft, ClaimUpdate, ClusterRead, ClusterWrite, Effect, KubeletSpec, NicSpec, NodeUpdate, PoolReport,
-    RecordChange, Reply, ResourceTotal, SecurityProfile, SweepReport, VmSpec,
+    ClaimDraft, ClaimUpdate, ClusterRead, ClusterWrite, Effect, KubeletSpec, NicSpec, NodeUpdate, RecordChange, Reply,
+    ResourceTotal, SecurityProfile, SweepReport, VmSpec,
 };
 use jiff::Timestamp;
 pub use preconditions::Preconditions;
 pub use script::{CommandReport, EffectSequence, EvictionReport, LaunchReport, Script, Step, TerminationReport};
+pub use status_report::{ClassReport, PoolReport};
 use std::sync::Arc;
 
 /// What to do now, why, and when to decide again.

@@ -144,6 +144,7 @@ fn a_claim_whose_creation_is_under_way_is_waited_for() {
 fn unschedulable_pods_are_tried_again_when_their_class_appears() {
     let mut snapshot = cluster([pool("general")]);
     let types = std::mem::take(&mut snapshot.instance_types);
+    snapshot.remove_class(&crate::fixtures::class().name);
     let mut memory = ProvisionMemory::default();
     put(&mut snapshot, "p", shape("a", 100, 1), 0);
     let _ = run(&snapshot, &mut memory, 0);

@@ -1,6 +1,6 @@
 //! Keys of commands: one command per key runs at a time.
 
-use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName};
+use crate::model::names::{ArmId, ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use std::fmt;
 
 /// Identity of a command for the executor: one at a time per key.
@@ -28,6 +28,8 @@ pub enum CommandKey {
     Sweep(ObjectName),
     /// About a NodePool.
     Pool(NodePoolName),
+    /// About an AKSNodeClass.
+    Class(NodeClassName),
 }
 
 /// The object of the command, by name.
@@ -43,6 +45,7 @@ impl fmt::Display for CommandKey {
             Self::Resource(id) => f.pad(id.name()),
             Self::Sweep(name) => f.pad(name.as_str()),
             Self::Pool(name) => f.pad(name.as_str()),
+            Self::Class(name) => f.pad(name.as_str()),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod};
 use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use crate::model::cluster::status::{InvalidClass, InvalidPool};
 use crate::model::cluster::volume::{AttachLimits, Attachment, StorageClass, Volume, VolumeClaim};
 use crate::model::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use crate::model::orphans::record::OrphanRecords;
@@ -32,10 +33,14 @@ pub enum Delta {
     ClaimGone(ClaimName),
     /// A NodePool is new or has changed.
     Pool(Arc<NodePool>),
+    /// A NodePool cannot be used, or is wrong in another way than before.
+    InvalidPool(Arc<InvalidPool>),
     /// A NodePool was deleted.
     PoolGone(NodePoolName),
     /// An AKSNodeClass is new or has changed.
     Class(Arc<NodeClass>),
+    /// An AKSNodeClass cannot be read, or is wrong in another way than before.
+    InvalidClass(Arc<InvalidClass>),
     /// An AKSNodeClass was deleted.
     ClassGone(NodeClassName),
     /// A DaemonSet is new or has changed.
@@ -104,8 +109,10 @@ pub fn apply_delta(delta: &Delta, to: &mut Snapshot) {
         Delta::Claim(claim) => to.put_claim(Arc::clone(claim)),
         Delta::ClaimGone(name) => to.remove_claim(name),
         Delta::Pool(pool) => to.put_pool(pool.name.clone(), Arc::clone(pool)),
+        Delta::InvalidPool(pool) => to.put_invalid_pool(Arc::clone(pool)),
         Delta::PoolGone(name) => to.remove_pool(name),
         Delta::Class(class) => to.put_class(class.name.clone(), Arc::clone(class)),
+        Delta::InvalidClass(class) => to.put_invalid_class(Arc::clone(class)),
         Delta::ClassGone(name) => to.remove_class(name),
         Delta::DaemonSet(key, set) => to.put_daemon_set(key.clone(), Arc::clone(set)),
         Delta::DaemonSetGone(key) => to.remove_daemon_set(key),

@@ -8,6 +8,7 @@ mod command_key;
 pub mod delta;
 mod index;
 mod pending_pods;
+mod pools;
 pub mod spread_defaults;
 mod table;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use crate::model::cluster::node::Node;
 use crate::model::cluster::node_base::NodeBase;
 use crate::model::cluster::pod::{Labels, Pod, PodShape};
 use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use crate::model::cluster::status::{InvalidClass, InvalidPool};
 use crate::model::cluster::volume::{AttachLimits, Attachment, StorageClass, Volume, VolumeClaim};
 use crate::model::names::{
     ArmId, ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId,
@@ -52,6 +54,8 @@ pub struct Snapshot {
     claims: Table<ClaimName, Claim>,
     pools: Table<NodePoolName, NodePool>,
     classes: Table<NodeClassName, NodeClass>,
+    invalid_pools: Table<NodePoolName, InvalidPool>,
+    invalid_classes: Table<NodeClassName, InvalidClass>,
     daemon_sets: Table<ObjectKey, DaemonSet>,
     disruption_budgets: Table<ObjectKey, PodDisruptionBudget>,
     sweeps: Table<ObjectName, Sweep>,
@@ -119,8 +123,6 @@ macro_rules! plain_table {
 }
 
 impl Snapshot {
-    plain_table!(pools, NodePoolName, NodePool, put_pool, remove_pool, "NodePools");
-    plain_table!(classes, NodeClassName, NodeClass, put_class, remove_class, "AKSNodeClasses");
     plain_table!(buffers, ObjectKey, Buffer, put_buffer, remove_buffer, "CapacityBuffers");
     plain_table!(daemon_sets, ObjectKey, DaemonSet, put_daemon_set, remove_daemon_set, "DaemonSets");
     plain_table!(

@@ -51,7 +51,8 @@ impl<K: Ord + Clone, V> Table<K, V> {
         self.rows.is_empty()
     }
 
-    /// Grows with every change: an equal generation of the same table means equal rows.
+    /// Grows with every change but that of a status: an equal generation of the same table means rows that decisions read
+    /// alike.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
@@ -60,6 +61,13 @@ impl<K: Ord + Clone, V> Table<K, V> {
     pub(super) fn put(&mut self, key: K, row: Arc<V>) -> Option<Arc<V>> {
         self.generation += 1;
         Arc::make_mut(&mut self.rows).insert(key, row)
+    }
+
+    /// Replaces a row by one that differs in its status alone: the generation stays.
+    pub(super) fn put_status(&mut self, key: &K, row: Arc<V>) {
+        if let Some(known) = Arc::make_mut(&mut self.rows).get_mut(key) {
+            *known = row;
+        }
     }
 
     pub(super) fn remove(&mut self, key: &K) -> Option<Arc<V>> {

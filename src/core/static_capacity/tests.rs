@@ -79,6 +79,7 @@ fn carry_out(plan: &Plan, pool: &NodePool, snapshot: &mut Snapshot, ready: bool)
                 snapshot.remove_claim(&claim.name);
                 node.iter().for_each(|name| snapshot.remove_node(name));
             }
+            Command::ReportPool(_) | Command::ReportClass(_) => {}
             other => panic!("unexpected {other:?}"),
         }
     }

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
 pub(crate) struct RawObject {
-    /// Name, namespace and resourceVersion alone.
+    /// Name, namespace, UID and resourceVersion alone.
     #[serde(skip)]
     meta: ObjectMeta,
     value: Value,
@@ -46,6 +46,7 @@ impl<'de> Deserialize<'de> for RawObject {
         let meta = ObjectMeta {
             name: text("/metadata/name"),
             namespace: text("/metadata/namespace"),
+            uid: text("/metadata/uid"),
             resource_version: text("/metadata/resourceVersion"),
             ..ObjectMeta::default()
         };

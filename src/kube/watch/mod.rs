@@ -4,6 +4,7 @@
 //! what has changed as [`Delta`]s. An error is reported once and retried indefinitely, with back-off and jitter.
 
 mod failure;
+mod invalid;
 mod object;
 mod pod_interner;
 mod reflector;

@@ -1,6 +1,7 @@
 //! Lists and watches one kind, as a stream of [`ReflectorEvent`]s.
 
 use super::failure::{failure_message, is_absent};
+use super::invalid::{read_class, read_pool};
 use super::object::{ObjectId, ObjectState, ReflectorEvent, WatchedObject};
 use super::{WATCH_SECONDS, WatchOptions, WatchedKind};
 use crate::objects::controller_time;
@@ -49,12 +50,8 @@ pub(super) fn reflect(
         WatchedKind::NodeClaims => {
             reflector().all(timed(clock(), |o, c| controller_time::claim(o, c).map(Delta::Claim)))
         }
-        WatchedKind::NodePools => {
-            reflector().all(|o: &NodePool| read(convert::node_pool(o), |p| Delta::Pool(p.into())))
-        }
-        WatchedKind::NodeClasses => {
-            reflector().all(|o: &AKSNodeClass| read(convert::node_class(o), |c| Delta::Class(c.into())))
-        }
+        WatchedKind::NodePools => reflector().raw::<NodePool>(Box::new(read_pool)),
+        WatchedKind::NodeClasses => reflector().raw::<AKSNodeClass>(Box::new(read_class)),
         WatchedKind::NodeOverlays => {
             reflector().all(|o: &NodeOverlay| read(convert::node_overlay(o), |o| Delta::Overlay(o.into())))
         }
@@ -97,7 +94,7 @@ pub(super) fn reflect(
 }
 
 /// The state of an object, and its violations.
-type Reading = (Option<WatchedObject>, Option<String>);
+pub(super) type Reading = (Option<WatchedObject>, Option<String>);
 
 fn read<T, R: Into<WatchedObject>>(result: Result<T, Violations>, row: impl FnOnce(T) -> R) -> Reading {
     match result {
@@ -148,8 +145,13 @@ impl Reflector {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
     {
+        self.raw::<K>(Box::new(as_kind(read)))
+    }
+
+    /// As [`Self::all`], with each object as the API server sends it.
+    fn raw<K: Resource<DynamicType = ()>>(self, read: ReadRaw) -> BoxStream<'static, ReflectorEvent> {
         let api = raw_object::all::<K>(&self.client);
-        self.run(api, watcher::Config::default(), Box::new(as_kind(read)))
+        self.run(api, watcher::Config::default(), read)
     }
 
     /// The object of this name.

@@ -12,6 +12,8 @@ use tokio::time::timeout;
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
 const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
+const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
+const CLASSES: &str = "/apis/karpenter.azure.com/v1beta1/aksnodeclasses";
 const PAUSE: &str = "/api/v1/namespaces/napkeeper/configmaps";
 
 /// A watch, its events, and the resulting snapshot.
@@ -204,6 +206,49 @@ async fn invalid_objects_are_reported_once_and_keep_their_last_state() {
     assert!(!received.iter().any(|e| matches!(e, WatchEvent::Unreadable { .. })), "{received:?}");
     let retained = watching.snapshot.claims().get(&ClaimName::new("c").unwrap()).unwrap();
     assert_eq!(retained.spec.class.as_str(), "default");
+}
+
+#[tokio::test]
+async fn a_pool_or_class_that_cannot_be_read_is_no_longer_used_and_its_status_is_known() {
+    let fake = Fake::serving(&[POOLS, CLASSES]);
+    let reference = |group: &str| json!({ "group": group, "kind": "AKSNodeClass", "name": "default" });
+    let pool = |generation: i64, spec: Value| {
+        let ready = json!({ "type": "Ready", "status": "True", "reason": "Ready", "message": "",
+            "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z" });
+        json!({ "metadata": { "name": "general", "uid": "u", "generation": generation },
+            "spec": { "template": { "spec": spec } }, "status": { "nodes": 2, "conditions": [ready] } })
+    };
+    let class = |disk: i64| json!({ "metadata": { "name": "default", "uid": "c", "generation": 3 }, "spec": { "osDiskSizeGB": disk } });
+    let good = json!({ "nodeClassRef": reference("karpenter.azure.com"), "requirements": [] });
+    fake.put(POOLS, pool(1, good.clone()));
+    fake.put(CLASSES, class(128));
+    let mut watching = Watching::start(&fake, &[WatchedKind::NodePools, WatchedKind::NodeClasses]);
+    watching.synced().await;
+    assert_eq!((watching.snapshot.pools().len(), watching.snapshot.classes().len()), (1, 1));
+
+    // Neither the domain's rules nor the wire types.
+    for (generation, spec, field) in [
+        (2, json!({ "nodeClassRef": reference("karpenter.k8s.aws"), "requirements": [] }), "nodeClassRef.group"),
+        (3, json!({ "nodeClassRef": reference("karpenter.azure.com"), "requirements": "none" }), "requirements"),
+    ] {
+        fake.put(POOLS, pool(generation, spec));
+        watching.until(|e| matches!(e, WatchEvent::Changed(Delta::InvalidPool(_)))).await;
+        let wrong = watching.snapshot.invalid_pools().values().next().unwrap();
+        assert_eq!((wrong.generation, wrong.uid.as_str(), wrong.status.nodes), (generation, "u", Some(2)));
+        assert!(wrong.reason.contains(field), "{}", wrong.reason);
+        assert!(watching.snapshot.pools().is_empty());
+    }
+    fake.put(CLASSES, class(-1));
+    watching.until(|e| matches!(e, WatchEvent::Changed(Delta::InvalidClass(_)))).await;
+    let wrong = watching.snapshot.invalid_classes().values().next().unwrap();
+    assert!(wrong.reason.contains("spec.osDiskSizeGB") && watching.snapshot.classes().is_empty(), "{}", wrong.reason);
+
+    fake.put(POOLS, pool(4, good));
+    watching.until(|e| matches!(e, WatchEvent::Changed(Delta::Pool(_)))).await;
+    assert!(watching.snapshot.invalid_pools().is_empty());
+    fake.delete(CLASSES, "default");
+    watching.until(|e| matches!(e, WatchEvent::Changed(Delta::ClassGone(_)))).await;
+    assert!(watching.snapshot.invalid_classes().is_empty());
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use napkeeper_core::model::labels::{FINALIZER, LAUNCH_INTENT, TERMINATION_TIMEST
 use napkeeper_core::model::names::NodePoolName;
 use napkeeper_core::plan::{ClaimDraft, ClaimUpdate};
 use serde_json::json;
+use std::collections::BTreeMap;
 
 const KIND: &str = "NodeClaim";
 
@@ -39,7 +40,8 @@ impl Writer {
         self.send(request, self.claims().create(&params, &object)).await.map(drop)
     }
 
-    /// The NodePool as an owner. No NodeClaim is created for a deleted one.
+    /// The NodePool as an owner, which a deletion in the foreground keeps until its NodeClaims are gone. No NodeClaim is
+    /// created for a deleted one.
     async fn owner(&self, pool: &NodePoolName) -> Result<OwnerReference, ClusterError> {
         let pools: Api<NodePool> = Api::all(self.client.clone());
         let request = ApiRequest { verb: "get", kind: "NodePool", name: pool.as_str() };
@@ -50,6 +52,7 @@ impl Writer {
             kind: NodePool::kind(&()).into_owned(),
             name: pool.as_str().to_owned(),
             uid: metadata.uid.unwrap_or_default(),
+            block_owner_deletion: Some(true),
             ..OwnerReference::default()
         })
     }
@@ -64,7 +67,8 @@ impl Writer {
                 return Err(ClusterError::Conflict);
             }
             let known = meta.annotations.as_ref().and_then(|all| all.get(LAUNCH_INTENT));
-            let patch = || json!({ "metadata": { "annotations": { LAUNCH_INTENT: text } } });
+            let labels: BTreeMap<&str, &str> = intent.offering.key.labels().into();
+            let patch = || json!({ "metadata": { "annotations": { LAUNCH_INTENT: text }, "labels": labels } });
             Ok((known != Some(&text)).then(patch))
         })
         .await

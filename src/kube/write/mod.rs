@@ -7,6 +7,7 @@
 
 pub(crate) mod capacity_buffers;
 mod claims;
+mod classes;
 pub(crate) mod events;
 mod nodes;
 mod pods;
@@ -90,6 +91,7 @@ impl Writer {
             ClusterWrite::WriteRecords(change) => self.write_records(change).await,
             ClusterWrite::ReportSweep(report) => self.report_sweep(report).await,
             ClusterWrite::ReportPool(report) => self.report_pool(report).await,
+            ClusterWrite::ReportClass(report) => self.report_class(report).await,
         };
         done.map(|()| Reply::Done).map_err(EffectError::Cluster)
     }

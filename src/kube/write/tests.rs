@@ -4,9 +4,10 @@ use super::Writer;
 use crate::fake;
 use crate::preconditions::lease::LeaseHandle;
 use napkeeper_core::model::cluster::claim::ClaimRef;
+use napkeeper_core::model::cluster::status::{ConditionType, Conditions, PoolStatus, StatusCondition};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
-use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey, Uid};
-use napkeeper_core::plan::{ClaimUpdate, ClusterWrite, NodeUpdate, PoolReport, RecordChange, Reply};
+use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, Uid};
+use napkeeper_core::plan::{ClaimUpdate, ClassReport, ClusterWrite, NodeUpdate, PoolReport, RecordChange, Reply};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,7 +131,7 @@ async fn no_kind_of_write_is_sent_once_another_may_lead() {
     let pool = PoolReport {
         pool: NodePoolName::new("general").unwrap(),
         uid: Uid::new("general").unwrap(),
-        conditions: Default::default(),
+        status: Default::default(),
     };
     let reference = json!({ "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "c" });
     let pool_object = json!({
@@ -138,12 +139,24 @@ async fn no_kind_of_write_is_sent_once_another_may_lead() {
         "metadata": { "name": "general", "uid": "general", "resourceVersion": "3" },
         "spec": { "template": { "spec": { "nodeClassRef": reference, "requirements": [] } } },
     });
+    let class = ClassReport {
+        class: NodeClassName::new("c").unwrap(),
+        uid: Uid::new("c-1").unwrap(),
+        conditions: Conditions {
+            by_type: [(ConditionType::Ready, StatusCondition::holding("Ready"))].into(),
+            observed_generation: None,
+        },
+    };
+    let metadata = json!({ "name": "c", "uid": "c-1", "resourceVersion": "3" });
+    let class_object =
+        json!({ "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": metadata });
     for (write, found) in [
         (ClusterWrite::DeleteClaim(claim()), claim_object("u-1", "7")),
         (ClusterWrite::UpdateNode(node.clone(), uid.clone(), NodeUpdate::Initialize), node_object.clone()),
         (ClusterWrite::DeleteNode(node, uid), node_object),
         (ClusterWrite::WriteRecords(Box::new(records)), (200, no_records)),
         (ClusterWrite::ReportPool(Box::new(pool)), (200, pool_object)),
+        (ClusterWrite::ReportClass(Box::new(class)), (200, class_object)),
     ] {
         for (age, is_written) in [(1, true), (11, false)] {
             let (client, requests) = fake::scripted((0..20).map(|_| found.clone()));
@@ -198,4 +211,65 @@ async fn a_node_is_deleted_by_uid_and_then_freed() {
     let (outcome, requests) =
         perform(ClusterWrite::UpdateNode(name.clone(), uid.clone(), register), [(200, node)]).await;
     assert_eq!((outcome, requests.len()), (failed(ClusterError::Conflict), 1), "it is being deleted");
+}
+
+/// A condition Ready that is True, about this generation.
+fn ready(generation: i64) -> Conditions {
+    let by_type = [(ConditionType::Ready, StatusCondition::holding("Ready"))].into();
+    Conditions { by_type, observed_generation: Some(generation) }
+}
+
+/// A condition of another controller.
+fn audited() -> Value {
+    json!({ "type": "example.com/Audited", "status": "True", "reason": "a", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z" })
+}
+
+#[tokio::test]
+async fn the_status_of_a_pool_is_applied_to_the_generation_that_it_is_about_even_if_its_spec_cannot_be_read() {
+    let report = |generation| {
+        let status = PoolStatus { conditions: ready(generation), nodes: Some(3), ..PoolStatus::default() };
+        let (pool, uid) = (NodePoolName::new("general").unwrap(), Uid::new("u-1").unwrap());
+        ClusterWrite::ReportPool(Box::new(PoolReport { pool, uid, status }))
+    };
+    let object = |uid: &str| {
+        let metadata = json!({ "name": "general", "uid": uid, "generation": 4, "resourceVersion": "3" });
+        let status = json!({ "conditions": [audited()] });
+        (200, json!({ "metadata": metadata, "spec": "nonsense", "status": status }))
+    };
+    let (done, requests) = perform(report(4), [object("u-1"), object("u-1")]).await;
+    assert_eq!(done, Ok(Reply::Done));
+    let (request, body) = &requests[1];
+    assert_eq!(request, "PATCH /apis/karpenter.sh/v1/nodepools/general/status");
+    assert_eq!((&body["metadata"]["uid"], &body["status"]["nodes"]), (&json!("u-1"), &json!(3)));
+    let conditions = body["status"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 1, "the condition of another is not claimed");
+    assert_eq!((&conditions[0]["type"], &conditions[0]["observedGeneration"]), (&json!("Ready"), &json!(4)));
+    for (write, found) in [(report(3), object("u-1")), (report(4), object("u-2"))] {
+        let (outcome, requests) = perform(write, [found]).await;
+        assert_eq!((outcome, requests.len()), (failed(ClusterError::Conflict), 1));
+    }
+}
+
+#[tokio::test]
+async fn the_status_of_a_class_keeps_what_is_not_ours_and_is_written_once() {
+    let report = |generation| {
+        let (class, uid) = (NodeClassName::new("c").unwrap(), Uid::new("u-1").unwrap());
+        ClusterWrite::ReportClass(Box::new(ClassReport { class, uid, conditions: ready(generation) }))
+    };
+    let object = |conditions: Vec<Value>| {
+        let metadata = json!({ "name": "c", "uid": "u-1", "generation": 2, "resourceVersion": "3" });
+        let status = json!({ "kubernetesVersion": "1.34.1", "conditions": conditions });
+        (200, json!({ "metadata": metadata, "spec": "nonsense", "status": status }))
+    };
+    let (done, requests) = perform(report(2), [object(vec![audited()]), object(vec![])]).await;
+    assert_eq!(done, Ok(Reply::Done));
+    let (request, body) = &requests[1];
+    assert_eq!(request, "PATCH /apis/karpenter.azure.com/v1beta1/aksnodeclasses/c/status");
+    assert_eq!(body["metadata"]["resourceVersion"], "3");
+    let written = body["status"]["conditions"].as_array().unwrap().clone();
+    assert_eq!((written.len(), &written[0]), (2, &audited()));
+    assert_eq!(perform(report(2), [object(written)]).await.1.len(), 1, "nothing is to be changed");
+    let (outcome, requests) = perform(report(1), [object(vec![])]).await;
+    assert_eq!((outcome, requests.len()), (failed(ClusterError::Conflict), 1));
 }

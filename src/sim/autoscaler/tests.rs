@@ -79,7 +79,8 @@ fn pool(name: &str, requirements: Requirements) -> NodePool {
             budgets: Vec::new(),
         },
         replicas: None,
-        conditions: Default::default(),
+        generation: 1,
+        status: Default::default(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Conversion of NodePools, AKSNodeClasses, NodeOverlays and NodeClaims.
 
+pub(crate) mod conditions;
+pub(crate) mod invalid;
 pub(crate) mod node_claim;
 pub(crate) mod node_claim_status;
 pub(crate) mod node_overlay;

@@ -1,7 +1,8 @@
 //! Conversion of NodePools and AKSNodeClasses.
 
 use crate::convert::common;
-use crate::convert::karpenter::node_pool_status::read_conditions;
+use crate::convert::karpenter::conditions::read_conditions;
+use crate::convert::karpenter::node_pool_status::read_status;
 use crate::convert::violations::Violations;
 use crate::field_path::Path;
 use crate::types::aks_node_class::{
@@ -52,7 +53,6 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
     let replicas = found.take_some(&Path::from_dotted("spec.replicas"), object.spec.replicas.as_ref(), |n| {
         u64::try_from(*n).map_err(|_| "must not be negative")
     });
-    let status_conditions = object.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let built = name.zip(uid).zip(class).zip(disruption);
     let built = built.map(|(((name, uid), class), disruption)| NodePool {
         name,
@@ -69,7 +69,8 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
         termination_grace_period: grace,
         disruption,
         replicas,
-        conditions: read_conditions(status_conditions),
+        generation: object.metadata.generation.unwrap_or_default(),
+        status: read_status(object.status.as_ref()),
     });
     found.finish(built)
 }
@@ -195,6 +196,8 @@ pub fn node_class(object: &AKSNodeClass) -> Result<NodeClass, Violations> {
         artifact_streaming: spec.artifact_streaming.as_ref().and_then(|a| a.enabled) == Some(true),
         tags: common::labels(spec.tags.as_ref()),
         unhonoured: unsupported_fields(spec),
+        generation: object.metadata.generation.unwrap_or_default(),
+        conditions: read_conditions(object.status.as_ref().and_then(|status| status.conditions.as_deref())),
     });
     found.finish(built)
 }

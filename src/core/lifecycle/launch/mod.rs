@@ -10,7 +10,6 @@
 
 mod check;
 mod errors;
-pub(super) mod pool_conditions;
 pub(super) mod pool_failures;
 mod requests;
 

@@ -8,6 +8,7 @@
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::launch_hold::PoolHold;
 use crate::model::cluster::pool::{NodeClass, NodePool};
+use crate::model::cluster::status::ConditionType;
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::Settings;
 use crate::snapshot::Snapshot;
@@ -112,7 +113,8 @@ impl PoolFailures {
         }
         // A condition includes them.
         for pool in snapshot.pools().values() {
-            let condition = pool.conditions.registration_healthy.as_ref().filter(|condition| !condition.holds);
+            let condition = pool.status.conditions.get(ConditionType::NodeRegistrationHealthy);
+            let condition = condition.filter(|condition| !condition.holds);
             let failing = condition.map(|_| FailingPool {
                 nodes: MIN_FAILURES,
                 holds: 1,
@@ -128,9 +130,11 @@ impl PoolFailures {
     pub(in crate::lifecycle) fn forget(&mut self, snapshot: &Snapshot) {
         self.counted.retain(|name| snapshot.claims().get(name).is_some());
         self.failing.retain(|name, failing| {
-            let is_same = |pool: &Arc<NodePool>| {
-                pool.has_template_of(&failing.pool) && snapshot.classes().get(&pool.class) == failing.class.as_ref()
+            let has_same_class = |pool: &NodePool| match (snapshot.classes().get(&pool.class), &failing.class) {
+                (Some(class), Some(known)) => class.has_spec_of(known),
+                (class, known) => class.is_none() && known.is_none(),
             };
+            let is_same = |pool: &Arc<NodePool>| pool.has_template_of(&failing.pool) && has_same_class(pool);
             snapshot.pools().get(name).is_some_and(is_same) && !has_come_up_since(snapshot, name, failing.newest)
         });
     }
@@ -152,7 +156,7 @@ impl PoolFailures {
     }
 
     /// The message for a NodePool that is or was held, until a node of it comes up.
-    pub(in crate::lifecycle) fn message(&self, pool: &NodePoolName) -> Option<String> {
+    pub(crate) fn message(&self, pool: &NodePoolName) -> Option<String> {
         let failing = self.failing.get(pool)?;
         failing.held_until.is_some().then(|| failing.message())
     }

@@ -8,7 +8,8 @@ use crate::lifecycle::{LifecycleMemory, lifecycle};
 use crate::model::cluster::claim::{Claim, LaunchFailure};
 use crate::model::cluster::launch_hold::PoolHold;
 use crate::model::cluster::node::Node;
-use crate::model::cluster::pool::{NodeClass, PoolCondition};
+use crate::model::cluster::pool::NodeClass;
+use crate::model::cluster::status::{ConditionType, StatusCondition};
 use crate::model::labels;
 use crate::model::names::NodePoolName;
 use crate::plan::Command;
@@ -102,9 +103,13 @@ fn a_node_that_comes_up_or_another_template_ends_a_hold() {
 
 #[test]
 fn after_a_restart_one_node_is_tried_in_a_pool_whose_condition_says_that_it_was_held() {
-    let condition = |holds| PoolCondition { holds, reason: Arc::from("NodesDidNotComeUp"), message: Arc::from("m") };
-    let mut held = pool("general");
-    held.conditions.registration_healthy = Some(condition(false));
+    let with_condition = |holds| {
+        let condition = StatusCondition { holds, reason: Arc::from("NodesDidNotComeUp"), message: Arc::from("m") };
+        let mut pool = pool("general");
+        pool.status.conditions.by_type.insert(ConditionType::NodeRegistrationHealthy, condition);
+        pool
+    };
+    let held = with_condition(false);
     let (mut snapshot, mut memory) = (cluster([held]), LifecycleMemory::default());
     assert_eq!(step(&mut snapshot, &mut memory, 0), Some(PoolHold::OneNode));
     snapshot.put_claim(launched("general-a", 0));
@@ -116,8 +121,7 @@ fn after_a_restart_one_node_is_tried_in_a_pool_whose_condition_says_that_it_was_
     fresh.created_at = at(25 * MINUTE);
     put(&mut snapshot, (fresh, node));
     assert_eq!(step(&mut snapshot, &mut memory, 27 * MINUTE), None);
-    let mut healthy = pool("general");
-    healthy.conditions.registration_healthy = Some(condition(true));
+    let healthy = with_condition(true);
     assert_eq!(step(&mut cluster([healthy]), &mut LifecycleMemory::default(), 0), None);
 }
 

@@ -10,5 +10,6 @@ pub mod node_template;
 pub mod offering;
 pub mod pod;
 pub mod pool;
+pub mod status;
 pub mod topology;
 pub mod volume;

@@ -128,6 +128,18 @@ pub struct OfferingKey {
     pub capacity_type: CapacityType,
 }
 
+impl OfferingKey {
+    /// The labels that a NodeClaim of it has, as with Karpenter: columns of `kubectl get nodeclaims` show them.
+    #[must_use]
+    pub fn labels(&self) -> [(&'static str, &str); 3] {
+        [
+            (labels::INSTANCE_TYPE, self.size.as_str()),
+            (labels::ZONE, self.zone.as_str()),
+            (labels::CAPACITY_TYPE, self.capacity_type.as_str()),
+        ]
+    }
+}
+
 impl fmt::Display for OfferingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.size, self.zone, self.capacity_type)

@@ -1,6 +1,7 @@
 //! NodePools and AKSNodeClasses.
 
 use super::pod::{Labels, Taint};
+use super::status::{Conditions, PoolStatus};
 use crate::model::amounts::resources::Resources;
 use crate::model::names::{ArmId, NodeClassName, NodePoolName, Uid};
 use crate::model::requirements::Requirements;
@@ -39,8 +40,10 @@ pub struct NodePool {
     pub disruption: Disruption,
     /// Fixed number of nodes: a static pool, which the scheduler does not use.
     pub replicas: Option<u64>,
-    /// The conditions of its status that are ours.
-    pub conditions: PoolConditions,
+    /// `metadata.generation`: it grows with every change of the spec.
+    pub generation: i64,
+    /// Its status, as far as it is ours.
+    pub status: PoolStatus,
 }
 
 impl NodePool {
@@ -53,26 +56,13 @@ impl NodePool {
         };
         template(self) == template(other)
     }
-}
 
-/// Conditions of a NodePool's status.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PoolConditions {
-    /// `LaunchesAllowed`: whether anything may be launched in this cluster.
-    pub launches_allowed: Option<PoolCondition>,
-    /// `NodeRegistrationHealthy`: whether its nodes come up.
-    pub registration_healthy: Option<PoolCondition>,
-}
-
-/// A condition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolCondition {
-    /// True or False.
-    pub holds: bool,
-    /// A word for the reason.
-    pub reason: Arc<str>,
-    /// The message, for people.
-    pub message: Arc<str>,
+    /// True if both differ in nothing but their status: nothing is decided anew then.
+    #[must_use]
+    pub fn has_spec_of(&self, other: &Self) -> bool {
+        let spec = |pool: &Self| Self { status: PoolStatus::default(), ..pool.clone() };
+        spec(self) == spec(other)
+    }
 }
 
 /// Limits of all nodes of a pool together. A resource without an entry is not limited.
@@ -228,6 +218,10 @@ pub struct NodeClass {
     pub tags: BTreeMap<Arc<str>, Arc<str>>,
     /// Fields that it sets and that are not supported for nodes that napkeeper launches itself, as spelled.
     pub unhonoured: Vec<Arc<str>>,
+    /// `metadata.generation`: it grows with every change of the spec.
+    pub generation: i64,
+    /// Its conditions that are ours.
+    pub conditions: Conditions,
 }
 
 impl NodeClass {
@@ -252,7 +246,16 @@ impl NodeClass {
             artifact_streaming: false,
             tags: BTreeMap::new(),
             unhonoured: Vec::new(),
+            generation: 0,
+            conditions: Conditions::default(),
         }
+    }
+
+    /// True if both differ in nothing but their status: nodes are made alike, and nothing is decided anew.
+    #[must_use]
+    pub fn has_spec_of(&self, other: &Self) -> bool {
+        let spec = |class: &Self| Self { conditions: Conditions::default(), ..class.clone() };
+        spec(self) == spec(other)
     }
 }
 

@@ -59,6 +59,8 @@ impl Cluster {
             return Err(ClusterError::Conflict);
         }
         claim.intent = Some(intent.clone());
+        let labels = intent.offering.key.labels();
+        claim.spec.labels.extend(labels.map(|(key, value)| (Arc::from(key), Arc::from(value))));
         self.put_claim(claim);
         Ok(())
     }

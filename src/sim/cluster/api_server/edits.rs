@@ -8,7 +8,7 @@ use napkeeper_core::catalog::overlay::Overlay;
 use napkeeper_core::model::cluster::claim::{Claim, ClaimStatus, LaunchIntent};
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
-use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use napkeeper_core::model::cluster::pool::DaemonSet;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
 use napkeeper_core::model::orphans::record::OrphanRecords;
@@ -17,13 +17,6 @@ use napkeeper_core::model::settings::Pause;
 use std::sync::Arc;
 
 impl Cluster {
-    /// Adds or replaces a NodePool.
-    pub fn apply_pool(&mut self, pool: NodePool) {
-        let pool = Arc::new(pool);
-        self.store.put_pool(pool.name.clone(), Arc::clone(&pool));
-        self.deltas.push(Delta::Pool(pool));
-    }
-
     /// Deletes a NodePool; the garbage collector deletes its NodeClaims.
     pub fn delete_pool(&mut self, name: &NodePoolName, now: Timestamp) {
         self.advance_clock(now);
@@ -34,13 +27,6 @@ impl Cluster {
         for claim in claims.into_iter().map(|c| c.name.clone()).collect::<Vec<_>>() {
             self.delete_claim(&claim, now);
         }
-    }
-
-    /// Adds or replaces an AKSNodeClass.
-    pub fn apply_class(&mut self, class: NodeClass) {
-        let class = Arc::new(class);
-        self.store.put_class(class.name.clone(), Arc::clone(&class));
-        self.deltas.push(Delta::Class(class));
     }
 
     /// Adds or replaces a NodeOverlay.

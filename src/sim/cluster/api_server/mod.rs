@@ -4,6 +4,7 @@ mod claims;
 mod edits;
 mod finalizers;
 mod listing;
+mod statuses;
 
 use super::{Cluster, Delta};
 use crate::workload::PodBudget;
@@ -12,11 +13,10 @@ use jiff::{SignedDuration, Timestamp};
 pub(super) use listing::ApiServerFaults;
 pub use listing::ClusterListing;
 use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
-use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{NodeName, ObjectKey, Uid};
 use napkeeper_core::orphans::apply;
-use napkeeper_core::plan::{ClusterRead, ClusterWrite, PoolReport, RecordChange, Reply, SweepReport};
+use napkeeper_core::plan::{ClusterRead, ClusterWrite, RecordChange, Reply, SweepReport};
 use std::sync::Arc;
 
 impl Cluster {
@@ -63,6 +63,7 @@ impl Cluster {
             }
             ClusterWrite::ReportSweep(report) => self.report_sweep(report)?,
             ClusterWrite::ReportPool(report) => self.report_pool(report)?,
+            ClusterWrite::ReportClass(report) => self.report_class(report)?,
         }
         Ok(())
     }
@@ -90,15 +91,6 @@ impl Cluster {
                 Ok(Reply::Volume(self.store.volumes().get(name).cloned()))
             }
         }
-    }
-
-    fn report_pool(&mut self, report: &PoolReport) -> Result<(), ClusterError> {
-        let pool = self.store.pools().get(&report.pool).ok_or(ClusterError::NotFound)?;
-        if pool.uid != report.uid {
-            return Err(ClusterError::Conflict);
-        }
-        self.apply_pool(NodePool { conditions: report.conditions.clone(), ..NodePool::clone(pool) });
-        Ok(())
     }
 
     fn report_sweep(&mut self, report: &SweepReport) -> Result<(), ClusterError> {

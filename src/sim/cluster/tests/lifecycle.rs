@@ -218,7 +218,8 @@ fn pool() -> NodePool {
         termination_grace_period: None,
         disruption: Disruption { policy: ConsolidationPolicy::WhenEmpty, consolidate_after: None, budgets: Vec::new() },
         replicas: None,
-        conditions: Default::default(),
+        generation: 1,
+        status: Default::default(),
     }
 }
 

@@ -132,7 +132,8 @@ pub(super) fn pool_entry(words: &Words<'_>) -> (Vec<String>, NodePool) {
             budgets: words.valued.iter().filter(|(key, _)| *key == "budget").map(|(_, text)| budget(text)).collect(),
         },
         replicas: words.has("static").then_some(1),
-        conditions: Default::default(),
+        generation: 1,
+        status: Default::default(),
     };
     let families = words.get("types").unwrap_or("m").split(',').map(str::to_owned).collect();
     (families, pool)

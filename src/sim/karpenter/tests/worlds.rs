@@ -66,7 +66,8 @@ fn pool() -> NodePool {
             }],
         },
         replicas: None,
-        conditions: Default::default(),
+        generation: 1,
+        status: Default::default(),
     }
 }
 

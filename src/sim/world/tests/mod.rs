@@ -9,6 +9,7 @@ mod falls;
 mod lost_nodes;
 mod moves;
 mod restores;
+mod statuses;
 mod stories;
 
 use super::{Action, EventKind, Manifests, World, WorldSetup};
@@ -64,7 +65,8 @@ fn mk_pool(name: &str, weight: i32, capacity_types: &[&str], cores: i64) -> Node
             budgets: vec![Budget { nodes: BudgetNodes::Percent(10), reasons: None, window: None }],
         },
         replicas: None,
-        conditions: Default::default(),
+        generation: 1,
+        status: Default::default(),
     }
 }
 

@@ -10,5 +10,6 @@ mod outages;
 mod quick_start;
 mod replicas;
 mod restored_etcd;
+mod statuses;
 mod sweeps;
 mod unclaimed_node;

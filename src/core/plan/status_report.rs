@@ -1,0 +1,26 @@
+//! Statuses of NodePools and AKSNodeClasses to be written.
+
+use crate::model::cluster::status::{Conditions, PoolStatus};
+use crate::model::names::{NodeClassName, NodePoolName, Uid};
+
+/// The status of a NodePool, as far as it is ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolReport {
+    /// The NodePool.
+    pub pool: NodePoolName,
+    /// Its UID.
+    pub uid: Uid,
+    /// All of it that is to be ours.
+    pub status: PoolStatus,
+}
+
+/// The conditions of an AKSNodeClass that are ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassReport {
+    /// The AKSNodeClass.
+    pub class: NodeClassName,
+    /// Its UID.
+    pub uid: Uid,
+    /// All that are to be ours.
+    pub conditions: Conditions,
+}

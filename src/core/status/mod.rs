@@ -1,0 +1,185 @@
+//! Decides the status of NodePools and AKSNodeClasses: upstream's conditions and counts, as far as we decide them; and of
+//! NodeClaims that are not launched because somebody else has written them.
+//!
+//! A status is written where it differs from the one that is there, whoever wrote that. What has become True or False, or
+//! is about another generation, is written at once; numbers and messages at most every [`WRITE_INTERVAL`], however many
+//! nodes come and go. In companion mode these objects are Karpenter's, and nothing is written.
+
+mod class;
+mod pool;
+mod rollout;
+mod standalone;
+#[cfg(test)]
+mod tests;
+mod usage;
+mod write_times;
+
+use crate::lifecycle::PoolFailures;
+use crate::model::cluster::pool::NodePool;
+use crate::model::cluster::status::{ConditionType, Conditions, InvalidPool, PoolStatus, StatusCondition};
+use crate::model::names::{NodeClassName, NodePoolName, Uid};
+use crate::model::settings::{ControllerMode, Settings};
+use crate::plan::{ClassReport, Command, Plan, PoolReport};
+use crate::snapshot::{CommandKey, Snapshot};
+use jiff::{SignedDuration, Timestamp};
+use standalone::refuse_standalone_claims;
+use std::collections::BTreeMap;
+use usage::{PoolUsage, usage_by_pool};
+use write_times::WriteTimes;
+
+/// Numbers and messages of a status are written at most this often; a status that the write before has not changed less often
+/// each time.
+pub const WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
+
+/// When statuses were last written. Disposable: after a crash one may be written once too often.
+#[derive(Debug, Clone, Default)]
+pub struct StatusMemory {
+    pools: WriteTimes<NodePoolName, PoolStatus>,
+    classes: WriteTimes<NodeClassName, Conditions>,
+}
+
+/// Has the statuses written that have changed.
+pub fn report_status(
+    snapshot: &Snapshot,
+    failures: &PoolFailures,
+    memory: &mut StatusMemory,
+    settings: &Settings,
+    now: Timestamp,
+) -> Plan {
+    let mut plan = Plan::default();
+    if settings.mode == ControllerMode::Provisioner {
+        report_classes(snapshot, memory, now, &mut plan);
+        report_pools(snapshot, failures, memory, now, &mut plan);
+        refuse_standalone_claims(snapshot, now, &mut plan);
+    }
+    plan
+}
+
+fn report_classes(snapshot: &Snapshot, memory: &mut StatusMemory, now: Timestamp, plan: &mut Plan) {
+    let exists =
+        |name: &NodeClassName| snapshot.classes().get(name).is_some() || snapshot.invalid_classes().get(name).is_some();
+    memory.classes.retain(exists);
+    let valid = snapshot
+        .classes()
+        .values()
+        .map(|class| (&class.name, &class.uid, &class.conditions, class::conditions_of(class)));
+    let invalid = snapshot
+        .invalid_classes()
+        .values()
+        .map(|class| (&class.name, &class.uid, &class.status, class::conditions_of_invalid(class)));
+    for (name, uid, known, wanted) in valid.chain(invalid) {
+        if wanted == *known {
+            memory.classes.settled(name);
+            continue;
+        }
+        if snapshot.in_progress.contains(&CommandKey::Class(name.clone())) {
+            continue;
+        }
+        match memory.classes.begin(name, wanted.clone(), !wanted.says_the_same(known), now) {
+            Ok(()) => {
+                let report = ClassReport { class: name.clone(), uid: uid.clone(), conditions: wanted };
+                plan.push(Command::ReportClass(Box::new(report)), "its status has changed");
+            }
+            Err(due) => plan.wake_at(due),
+        }
+    }
+}
+
+fn report_pools(
+    snapshot: &Snapshot,
+    failures: &PoolFailures,
+    memory: &mut StatusMemory,
+    now: Timestamp,
+    plan: &mut Plan,
+) {
+    let exists =
+        |name: &NodePoolName| snapshot.pools().get(name).is_some() || snapshot.invalid_pools().get(name).is_some();
+    memory.pools.retain(exists);
+    let mut usage = usage_by_pool(snapshot);
+    let reporter = Reporter { snapshot, failures, now };
+    for pool in snapshot.pools().values() {
+        let wanted = reporter.status_of(pool, usage.remove(&pool.name).unwrap_or_default());
+        reporter.write(Target { name: &pool.name, uid: &pool.uid, known: &pool.status }, wanted, memory, plan);
+    }
+    for pool in snapshot.invalid_pools().values() {
+        let wanted = reporter.status_of_invalid(pool, usage.remove(&pool.name).unwrap_or_default());
+        reporter.write(Target { name: &pool.name, uid: &pool.uid, known: &pool.status }, wanted, memory, plan);
+    }
+}
+
+/// A NodePool, valid or not, and its status as it is.
+struct Target<'a> {
+    name: &'a NodePoolName,
+    uid: &'a Uid,
+    known: &'a PoolStatus,
+}
+
+/// Decides the statuses of NodePools.
+struct Reporter<'a> {
+    snapshot: &'a Snapshot,
+    failures: &'a PoolFailures,
+    now: Timestamp,
+}
+
+impl Reporter<'_> {
+    /// Has the status of a NodePool written if it is to change, and may.
+    fn write(
+        &self,
+        Target { name, uid, known }: Target<'_>,
+        wanted: PoolStatus,
+        memory: &mut StatusMemory,
+        plan: &mut Plan,
+    ) {
+        if wanted == *known {
+            memory.pools.settled(name);
+            return;
+        }
+        if self.snapshot.in_progress.contains(&CommandKey::Pool(name.clone())) {
+            return;
+        }
+        let is_news = !wanted.conditions.says_the_same(&known.conditions);
+        match memory.pools.begin(name, wanted.clone(), is_news, self.now) {
+            Ok(()) => {
+                let report = PoolReport { pool: name.clone(), uid: uid.clone(), status: wanted };
+                plan.push(Command::ReportPool(Box::new(report)), "its status has changed");
+            }
+            Err(due) => plan.wake_at(due),
+        }
+    }
+
+    fn status_of(&self, pool: &NodePool, usage: PoolUsage) -> PoolStatus {
+        let mut by_type = self.pool_conditions(pool, &usage);
+        by_type.insert(ConditionType::Ready, ready(&by_type));
+        self.status(pool.generation, by_type, self.class_generation(pool), usage)
+    }
+
+    fn status_of_invalid(&self, pool: &InvalidPool, usage: PoolUsage) -> PoolStatus {
+        let wrong = StatusCondition::failing("NodePoolValidationFailed", &pool.reason);
+        let mut by_type = BTreeMap::from([(ConditionType::ValidationSucceeded, wrong)]);
+        by_type.insert(ConditionType::Ready, ready(&by_type));
+        self.status(pool.generation, by_type, None, usage)
+    }
+
+    fn status(
+        &self,
+        generation: i64,
+        by_type: BTreeMap<ConditionType, StatusCondition>,
+        class_generation: Option<i64>,
+        usage: PoolUsage,
+    ) -> PoolStatus {
+        let conditions = Conditions { by_type, observed_generation: Some(generation) };
+        PoolStatus { conditions, class_generation, nodes: Some(usage.nodes), resources: usage.resources() }
+    }
+}
+
+/// Conditions without which an object is not ready.
+const NEEDED: [ConditionType; 2] = [ConditionType::ValidationSucceeded, ConditionType::NodeClassReady];
+
+/// Whether the conditions that an object needs to be ready are True; why those are False that are.
+fn ready(by_type: &BTreeMap<ConditionType, StatusCondition>) -> StatusCondition {
+    let failing = NEEDED.iter().filter_map(|kind| by_type.get(kind)).find(|condition| !condition.holds);
+    match failing {
+        Some(condition) => condition.clone(),
+        None => StatusCondition::holding(ConditionType::Ready.as_str()),
+    }
+}

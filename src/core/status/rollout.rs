@@ -1,0 +1,75 @@
+//! How far the nodes of a NodePool follow its template and its AKSNodeClass.
+//!
+//! NodePool has no status field for it, and an API server prunes one that its definition lacks: so it is a condition, named
+//! as Cluster API names its like (`MachinesUpToDate`).
+
+use super::usage::PoolUsage;
+use crate::disruption::budget_left;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::pool::{DisruptionReason, NodePool};
+use crate::model::cluster::status::{ConditionType, StatusCondition};
+use crate::model::settings::PauseSwitch;
+use crate::snapshot::Snapshot;
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most different obstacles that a message names.
+const MAX_OBSTACLES: usize = 3;
+
+/// The condition [`ConditionType::NodesUpToDate`]: False while a node is drifted, with what holds it up.
+pub(super) fn nodes_up_to_date(
+    pool: &NodePool,
+    usage: &PoolUsage,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> StatusCondition {
+    if usage.drifted.is_empty() {
+        return StatusCondition::holding(ConditionType::NodesUpToDate.as_str());
+    }
+    let (total, count) = (usage.nodes, usage.drifted.len());
+    let updated = total.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX));
+    let mut message = format!("{count} of {total} nodes {} drifted, {updated} up to date", is_or_are(count));
+    for obstacle in obstacles(pool, &usage.drifted, snapshot, now) {
+        message.push_str("; ");
+        message.push_str(&obstacle);
+    }
+    StatusCondition::failing("NodesDrifted", &message)
+}
+
+/// What holds up drifted nodes.
+fn obstacles(pool: &NodePool, drifted: &[Arc<Claim>], snapshot: &Snapshot, now: Timestamp) -> Vec<String> {
+    let is_leaving = |claim: &Claim| claim.deleting_at.is_some() || claim.status.disrupted.is_some();
+    let (leaving, waiting): (Vec<&Claim>, Vec<&Claim>) =
+        drifted.iter().map(|claim| &**claim).partition(|claim| is_leaving(claim));
+    let mut blocked: BTreeMap<&str, usize> = BTreeMap::new();
+    for claim in leaving {
+        let drained = claim.status.termination.drained.as_ref();
+        if let Some(drained) = drained.filter(|drained| drained.holds == Some(false) && !drained.message.is_empty()) {
+            *blocked.entry(&*drained.message).or_default() += 1;
+        }
+    }
+    let mut all: Vec<String> = Vec::new();
+    let count: usize = blocked.values().sum();
+    if count > 0 {
+        let named: Vec<&str> = blocked.keys().copied().take(MAX_OBSTACLES).collect();
+        all.push(format!("the drain of {count} is blocked: {}", named.join(", ")));
+    }
+    if !waiting.is_empty() {
+        if snapshot.pause.blocks(PauseSwitch::Disrupt) {
+            all.push(format!("{} waiting: disruption is paused", is_or_are_counted(waiting.len())));
+        } else if budget_left(snapshot, pool, DisruptionReason::Drifted, now) == 0 {
+            let message = "spec.disruption.budgets allow no more nodes to be disrupted now";
+            all.push(format!("{} waiting: {message}", is_or_are_counted(waiting.len())));
+        }
+    }
+    all
+}
+
+fn is_or_are(count: usize) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}
+
+fn is_or_are_counted(count: usize) -> String {
+    format!("{count} {}", is_or_are(count))
+}

@@ -1,0 +1,341 @@
+//! Statuses of NodePools and AKSNodeClasses.
+
+use super::{StatusMemory, WRITE_INTERVAL, report_status};
+use crate::catalog::CapacityType::OnDemand;
+use crate::fixtures::{at, claim, class, cluster, managed, node, offering, pool, put, settings};
+use crate::lifecycle::PoolFailures;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::claim::{Claim, DriftedCondition, TerminationCondition};
+use crate::model::cluster::launch_hold::LaunchHold;
+use crate::model::cluster::pool::{Budget, BudgetNodes, NodeClass, NodePool};
+use crate::model::cluster::status::{
+    ConditionType, Conditions, InvalidClass, InvalidPool, PoolStatus, StatusCondition,
+};
+use crate::model::labels::NODEPOOL;
+use crate::model::names::{ClaimName, NodePoolName, ProviderId, Uid};
+use crate::model::settings::{ControllerMode, Pause, PauseSwitch, Settings};
+use crate::plan::{ClaimUpdate, Command, Plan};
+use crate::snapshot::{CommandKey, Snapshot};
+use std::sync::Arc;
+
+const SMALL: &str = "Standard_D2s_v5";
+
+fn name() -> NodePoolName {
+    NodePoolName::new("general").unwrap()
+}
+
+/// Decides without failures of NodePools.
+fn decide(snapshot: &Snapshot, memory: &mut StatusMemory, second: i64) -> Plan {
+    report_status(snapshot, &PoolFailures::default(), memory, &settings(), at(second))
+}
+
+/// Decides, and stores what is to be written as an API server does. Returns how many writes there were.
+fn step(snapshot: &mut Snapshot, memory: &mut StatusMemory, second: i64) -> usize {
+    let plan = decide(snapshot, memory, second);
+    for planned in &plan.commands {
+        match &planned.command {
+            Command::ReportPool(report) => {
+                if let Some(pool) = snapshot.pools().get(&report.pool).cloned() {
+                    snapshot.put_pool(pool.name.clone(), NodePool { status: report.status.clone(), ..(*pool).clone() });
+                } else {
+                    let pool = InvalidPool {
+                        status: report.status.clone(),
+                        ..(**snapshot.invalid_pools().get(&report.pool).unwrap()).clone()
+                    };
+                    snapshot.put_invalid_pool(pool);
+                }
+            }
+            Command::ReportClass(report) => {
+                let conditions = report.conditions.clone();
+                if let Some(class) = snapshot.classes().get(&report.class).cloned() {
+                    snapshot.put_class(class.name.clone(), NodeClass { conditions, ..(*class).clone() });
+                } else {
+                    let class = snapshot.invalid_classes().get(&report.class).unwrap();
+                    let class = InvalidClass { status: conditions, ..(**class).clone() };
+                    snapshot.put_invalid_class(class);
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    plan.commands.len()
+}
+
+/// The status of the NodePool after a decision without memory.
+fn status(snapshot: &Snapshot) -> PoolStatus {
+    let mut snapshot = snapshot.clone();
+    step(&mut snapshot, &mut StatusMemory::default(), 0);
+    let valid = snapshot.pools().get(&name()).map(|pool| pool.status.clone());
+    valid.unwrap_or_else(|| snapshot.invalid_pools().get(&name()).unwrap().status.clone())
+}
+
+fn condition(snapshot: &Snapshot, kind: ConditionType) -> StatusCondition {
+    status(snapshot).conditions.get(kind).unwrap().clone()
+}
+
+fn running(name: &str) -> (Claim, crate::model::cluster::node::Node) {
+    managed(name, &pool("general"), offering(SMALL, 1, OnDemand))
+}
+
+fn drifted(name: &str) -> (Claim, crate::model::cluster::node::Node) {
+    let (mut claim, node) = running(name);
+    let drifted = DriftedCondition { since: at(0), reason: Arc::from("NodePoolDrifted"), message: Arc::from("labels") };
+    claim.status.drifted = Some(drifted);
+    (claim, node)
+}
+
+#[test]
+fn a_usable_pool_without_nodes_is_ready_and_counts_none() {
+    let mut pool = pool("general");
+    pool.generation = 4;
+    let snapshot = cluster([pool]);
+    let status = status(&snapshot);
+    assert_eq!(status.conditions.observed_generation, Some(4));
+    let holding: Vec<ConditionType> = status
+        .conditions
+        .by_type
+        .iter()
+        .map(|(kind, c)| (*kind, c))
+        .filter(|(_, c)| c.holds)
+        .map(|(kind, _)| kind)
+        .collect();
+    let wanted = [
+        ConditionType::Ready,
+        ConditionType::ValidationSucceeded,
+        ConditionType::NodeClassReady,
+        ConditionType::NodesUpToDate,
+    ];
+    assert_eq!(holding, wanted);
+    assert_eq!(status.conditions.by_type.len(), wanted.len());
+    assert_eq!((status.nodes, status.resources, status.class_generation), (Some(0), Resources::default(), Some(0)));
+}
+
+#[test]
+fn nothing_is_written_in_companion_mode() {
+    let settings = Settings { mode: ControllerMode::Companion, ..settings() };
+    let snapshot = cluster([pool("general")]);
+    let plan = report_status(&snapshot, &PoolFailures::default(), &mut StatusMemory::default(), &settings, at(0));
+    assert_eq!(plan, Plan::default());
+}
+
+#[test]
+fn a_pool_that_cannot_be_read_says_why() {
+    let mut snapshot = cluster([pool("general")]);
+    put(&mut snapshot, running("general-a"));
+    let reason = Arc::from("spec.disruption.budgets[0].schedule: is not a schedule");
+    let uid = Uid::new("general").unwrap();
+    let invalid = InvalidPool { name: name(), uid, generation: 2, reason, status: PoolStatus::default() };
+    snapshot.put_invalid_pool(invalid);
+    assert!(snapshot.pools().get(&name()).is_none());
+    let status = status(&snapshot);
+    for kind in [ConditionType::ValidationSucceeded, ConditionType::Ready] {
+        let condition = status.conditions.get(kind).unwrap();
+        assert_eq!((condition.holds, &*condition.reason), (false, "NodePoolValidationFailed"));
+        assert!(condition.message.contains("spec.disruption.budgets[0].schedule"), "{condition:?}");
+    }
+    assert_eq!((status.conditions.observed_generation, status.nodes), (Some(2), Some(1)));
+    snapshot.put_pool(name(), pool("general"));
+    assert!(snapshot.invalid_pools().is_empty());
+    assert!(condition(&snapshot, ConditionType::Ready).holds);
+}
+
+#[test]
+fn a_pool_is_as_ready_as_its_class() {
+    let mut snapshot = cluster([pool("general")]);
+    let broken = NodeClass { unhonoured: vec![Arc::from("kubelet.cpuManagerPolicy")], generation: 5, ..class() };
+    snapshot.put_class(class().name, broken);
+    let status_of_pool = status(&snapshot);
+    assert_eq!(status_of_pool.class_generation, Some(5));
+    for kind in [ConditionType::NodeClassReady, ConditionType::Ready] {
+        let condition = status_of_pool.conditions.get(kind).unwrap();
+        assert_eq!((condition.holds, &*condition.reason), (false, "UnsupportedFields"));
+        assert!(condition.message.contains("spec.kubelet.cpuManagerPolicy"), "{condition:?}");
+    }
+    assert!(status_of_pool.conditions.get(ConditionType::ValidationSucceeded).unwrap().holds);
+    let mut memory = StatusMemory::default();
+    step(&mut snapshot, &mut memory, 0);
+    let ready = snapshot.classes().get(&class().name).unwrap().conditions.clone();
+    assert_eq!(ready.observed_generation, Some(5));
+    assert!(!ready.get(ConditionType::Ready).unwrap().holds);
+
+    let uid = Uid::new("c").unwrap();
+    let reason = Arc::from("spec.osDiskSizeGB: must be 30 to 2048");
+    let invalid = InvalidClass { name: class().name, uid, generation: 6, reason, status: Conditions::default() };
+    snapshot.put_invalid_class(invalid);
+    let unreadable = condition(&snapshot, ConditionType::NodeClassReady);
+    assert!(!unreadable.holds && unreadable.message.contains("spec.osDiskSizeGB"), "{unreadable:?}");
+    snapshot.remove_class(&class().name);
+    assert_eq!(&*condition(&snapshot, ConditionType::NodeClassReady).reason, "NodeClassNotFound");
+    snapshot.put_class(class().name, class());
+    assert!(condition(&snapshot, ConditionType::Ready).holds);
+}
+
+#[test]
+fn nodes_count_from_the_launch_of_their_vm_until_they_are_gone() {
+    let mut snapshot = cluster([pool("general")]);
+    snapshot.put_claim(claim("general-new", &pool("general"), vec![offering(SMALL, 1, OnDemand)]));
+    let (mut launched, _) = running("general-launched");
+    launched.status.initialized = None;
+    snapshot.put_claim(launched.clone());
+    let (mut ready, mut joined) = running("general-ready");
+    ready.deleting_at = Some(at(1));
+    joined.capacity = Resources::cpu_memory(2_000, 8 << 30);
+    put(&mut snapshot, (ready, joined.clone()));
+    let mut unclaimed = node("aks-unclaimed", 1, 4);
+    unclaimed.capacity = Resources::cpu_memory(4_000, 16 << 30);
+    unclaimed.labels.insert(Arc::from(NODEPOOL), Arc::from("general"));
+    unclaimed.provider_id = Some(
+        ProviderId::parse("azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/x")
+            .unwrap(),
+    );
+    snapshot.put_node(unclaimed.clone());
+    snapshot.put_node(node("aks-system", 1, 4));
+    let status = status(&snapshot);
+    let mut wanted = launched.status.capacity.plus(&joined.capacity).plus(&unclaimed.capacity);
+    wanted.set_extended("nodes", 3);
+    assert_eq!((status.nodes, status.resources), (Some(3), wanted));
+}
+
+#[test]
+fn a_thousand_nodes_that_join_are_a_few_writes_and_what_is_true_is_told_at_once() {
+    let (mut snapshot, mut memory) = (cluster([pool("general")]), StatusMemory::default());
+    assert_eq!(step(&mut snapshot, &mut memory, 0), 2, "the class and the pool");
+    assert_eq!(step(&mut snapshot, &mut memory, 1), 0, "nothing has changed");
+    let mut writes = 0;
+    for second in 1..=100 {
+        for n in 0..10 {
+            put(&mut snapshot, running(&format!("general-{second}-{n}")));
+        }
+        writes += step(&mut snapshot, &mut memory, second);
+    }
+    assert_eq!(writes, 10, "in 100 seconds");
+    put(&mut snapshot, running("general-last"));
+    let plan = decide(&snapshot, &mut memory, 101);
+    assert_eq!((plan.commands.len(), plan.next), (0, Some(at(100) + WRITE_INTERVAL)));
+    assert_eq!(step(&mut snapshot, &mut memory, 110), 1);
+    assert_eq!(snapshot.pools().get(&name()).unwrap().status.nodes, Some(1_001));
+    snapshot.remove_class(&class().name);
+    assert_eq!(step(&mut snapshot, &mut memory, 111), 1, "it is not ready any more");
+}
+
+#[test]
+fn a_write_without_effect_is_repeated_after_a_while_and_never_beside_another() {
+    let (mut snapshot, mut memory) = (cluster([pool("general")]), StatusMemory::default());
+    let writes =
+        |snapshot: &Snapshot, memory: &mut StatusMemory, second| decide(snapshot, memory, second).commands.len();
+    assert_eq!(writes(&snapshot, &mut memory, 0), 2);
+    assert_eq!(writes(&snapshot, &mut memory, 9), 0);
+    assert_eq!(writes(&snapshot, &mut memory, 10), 2);
+    let in_a_day = (11..86_400).map(|second| writes(&snapshot, &mut memory, second)).sum::<usize>();
+    assert!((200..300).contains(&in_a_day), "every eleven minutes or so, of both: {in_a_day}");
+    assert_eq!(writes(&snapshot, &mut memory, 100_000), 2);
+    // A clock that is set back holds up nothing for long.
+    assert_eq!(writes(&snapshot, &mut memory, -7_200), 0);
+    assert_eq!(decide(&snapshot, &mut memory, -7_200).next, Some(at(-7_200) + WRITE_INTERVAL * 64));
+    snapshot.in_progress = [CommandKey::Pool(name()), CommandKey::Class(class().name)].into();
+    assert_eq!(writes(&snapshot, &mut memory, 200_000), 0);
+}
+
+#[test]
+fn a_status_that_another_has_overwritten_is_written_again() {
+    let (mut snapshot, mut memory) = (cluster([pool("general")]), StatusMemory::default());
+    step(&mut snapshot, &mut memory, 0);
+    let wanted = status(&snapshot);
+    let mut overwritten = pool("general");
+    overwritten.status.conditions.by_type.insert(ConditionType::Ready, StatusCondition::failing("Other", "m"));
+    snapshot.put_pool(name(), overwritten);
+    step(&mut snapshot, &mut memory, 60);
+    assert_eq!(snapshot.pools().get(&name()).unwrap().status, wanted);
+}
+
+#[test]
+fn a_change_of_a_status_alone_is_no_change_of_the_pools() {
+    let (mut snapshot, mut memory) = (cluster([pool("general")]), StatusMemory::default());
+    let generations = |snapshot: &Snapshot| (snapshot.pools().generation(), snapshot.classes().generation());
+    let before = generations(&snapshot);
+    assert_eq!(step(&mut snapshot, &mut memory, 0), 2);
+    assert_eq!(generations(&snapshot), before);
+    snapshot.put_pool(name(), NodePool { weight: 3, ..pool("general") });
+    assert_ne!(generations(&snapshot), before);
+}
+
+#[test]
+fn held_launches_are_told_and_so_is_their_end() {
+    let (mut snapshot, mut memory) = (cluster([pool("general")]), StatusMemory::default());
+    let told = |snapshot: &Snapshot| {
+        let conditions = &snapshot.pools().get(&name()).unwrap().status.conditions;
+        conditions.get(ConditionType::LaunchesAllowed).map(|condition| condition.holds)
+    };
+    let group = settings().cluster.node_resource_group;
+    for (hold, wanted) in [
+        (None, None),
+        (Some(LaunchHold::GroupUnread { group: group.clone() }), None),
+        (Some(LaunchHold::NoAgentNode { group }), Some(false)),
+        (None, Some(true)),
+    ] {
+        snapshot.launch_hold = hold;
+        step(&mut snapshot, &mut memory, 0);
+        assert_eq!(told(&snapshot), wanted, "{:?}", snapshot.launch_hold);
+    }
+}
+
+#[test]
+fn drifted_nodes_are_counted_and_so_is_what_holds_them_up() {
+    let mut snapshot = cluster([pool("general")]);
+    put(&mut snapshot, running("general-a"));
+    let up_to_date = condition(&snapshot, ConditionType::NodesUpToDate);
+    assert!(up_to_date.holds);
+    put(&mut snapshot, drifted("general-b"));
+    let told = |snapshot: &Snapshot| {
+        let condition = condition(snapshot, ConditionType::NodesUpToDate);
+        assert!(!condition.holds);
+        condition.message.to_string()
+    };
+    assert_eq!(told(&snapshot), "1 of 2 nodes is drifted, 1 up to date");
+    assert!(condition(&snapshot, ConditionType::Ready).holds, "a roll does not make a pool unusable");
+    let mut blocked = drifted("general-c");
+    blocked.0.deleting_at = Some(at(1));
+    let message = Arc::from("pod default/web-0: PodDisruptionBudget default/web allows no eviction now");
+    let condition = TerminationCondition { message, ..TerminationCondition::new(Some(false), "Blocked") };
+    blocked.0.status.termination.drained = Some(condition);
+    put(&mut snapshot, blocked);
+    let message = told(&snapshot);
+    assert!(message.starts_with("2 of 3 nodes are drifted, 1 up to date; the drain of 1 is blocked: pod"), "{message}");
+    assert!(message.contains("PodDisruptionBudget default/web"), "{message}");
+    let mut closed = pool("general");
+    closed.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: None, window: None }];
+    snapshot.put_pool(name(), closed);
+    assert!(told(&snapshot).ends_with("1 is waiting: spec.disruption.budgets allow no more nodes to be disrupted now"));
+    snapshot.pause = Pause::of([PauseSwitch::Disrupt]);
+    assert!(told(&snapshot).ends_with("1 is waiting: disruption is paused"));
+}
+
+#[test]
+fn a_node_claim_that_somebody_else_has_written_is_refused_once() {
+    let mut snapshot = cluster([pool("general")]);
+    let ours = claim("general-a", &pool("general"), vec![offering(SMALL, 1, OnDemand)]);
+    let mut standalone = claim("by-hand", &pool("general"), Vec::new());
+    standalone.has_finalizer = false;
+    let karpenters = Claim { has_finalizer: true, ..claim("theirs", &pool("general"), Vec::new()) };
+    let deleted = Claim { deleting_at: Some(at(0)), name: ClaimName::new("gone").unwrap(), ..standalone.clone() };
+    for claim in [&ours, &standalone, &karpenters, &deleted] {
+        snapshot.put_claim(claim.clone());
+    }
+    let refused = |snapshot: &Snapshot| {
+        let commands = decide(snapshot, &mut StatusMemory::default(), 5).commands;
+        let refused = commands.into_iter().filter_map(|planned| match planned.command {
+            Command::UpdateClaim { claim, update: ClaimUpdate::LaunchFailed(failure) } => Some((claim, failure)),
+            _ => None,
+        });
+        refused.collect::<Vec<_>>()
+    };
+    let (by_hand, failure) = refused(&snapshot).pop().unwrap();
+    assert_eq!((refused(&snapshot).len(), by_hand), (1, standalone.reference()));
+    assert!(failure.message.contains("use a NodePool"), "{failure:?}");
+    snapshot.in_progress = [CommandKey::Claim(standalone.name.clone())].into();
+    assert!(refused(&snapshot).is_empty());
+    snapshot.in_progress.clear();
+    standalone.status.launch_failed = Some(failure);
+    snapshot.put_claim(standalone);
+    assert!(refused(&snapshot).is_empty());
+}

@@ -1,0 +1,64 @@
+//! When statuses were last written.
+
+use super::WRITE_INTERVAL;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+
+/// Doublings of the interval for a status that its writes do not change: 10 min 40 s.
+const MAX_DOUBLINGS: u32 = 6;
+
+/// The status of each object that was last written.
+#[derive(Debug, Clone)]
+pub(super) struct WriteTimes<N, S>(BTreeMap<N, LastWrite<S>>);
+
+#[derive(Debug, Clone)]
+struct LastWrite<S> {
+    status: S,
+    at: Timestamp,
+    /// How often the same was written before.
+    repeats: u32,
+}
+
+impl<N, S> Default for WriteTimes<N, S> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<N: Ord + Clone, S: PartialEq> WriteTimes<N, S> {
+    /// Forgets objects that no longer exist.
+    pub(super) fn retain(&mut self, exists: impl Fn(&N) -> bool) {
+        self.0.retain(|name, _| exists(name));
+    }
+
+    /// The status of the object is as it is to be.
+    pub(super) fn settled(&mut self, name: &N) {
+        if let Some(last) = self.0.get_mut(name) {
+            last.repeats = 0;
+        }
+    }
+
+    /// A status may be written now, which is noted. News may be written at once. What the write before should have written
+    /// waits longer each time: others may own a field of it, or write it too.
+    ///
+    /// # Errors
+    /// When it may be written, if that is later.
+    pub(super) fn begin(&mut self, name: &N, wanted: S, is_news: bool, now: Timestamp) -> Result<(), Timestamp> {
+        let last = self.0.get(name);
+        let repeats = last.filter(|last| last.status == wanted).map_or(0, |last| last.repeats + 1);
+        let interval = match repeats {
+            0 if is_news => SignedDuration::ZERO,
+            0 => WRITE_INTERVAL,
+            more => WRITE_INTERVAL * (1 << (more - 1).min(MAX_DOUBLINGS)),
+        };
+        // The clock may have been set back since.
+        let due = last.map(|last| last.at.min(now) + interval).filter(|due| *due > now);
+        match due {
+            Some(due) => Err(due),
+            None => {
+                self.0.insert(name.clone(), LastWrite { status: wanted, at: now, repeats });
+                Ok(())
+            }
+        }
+    }
+}
