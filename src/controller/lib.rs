@@ -123,8 +123,7 @@ pub async fn run(options: Options) -> Result<()> {
         azure,
         clock: Arc::clone(&clock),
     };
-    let seed = u64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into()?);
-    let runner = Arc::new(runner);
+    let (seed, runner) = (uuid::Uuid::new_v4().as_u64_pair().0, Arc::new(runner));
     let context = LoopContext { settings, catalog, options: cluster.options, seed, clock, runner, holds, placements };
     let control_loop = ControlLoop::new(context, Reporter::new(events, &mut registry, skew), health.check("watches"));
     lifecycle.ready();

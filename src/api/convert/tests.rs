@@ -55,12 +55,16 @@ metadata: {name: default}
 spec: {osDiskSizeGB: 128}
 ";
 
+/// The subnet of nodes whose AKSNodeClass names none.
+const SUBNET: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/A";
+
 /// What a node is made from by a NodePool and an AKSNodeClass.
 fn template(pool: &str, class: &str) -> NodeTemplate {
     let (Object::NodePool(pool), Object::NodeClass(class)) = (read(pool).unwrap(), read(class).unwrap()) else {
         panic!()
     };
-    NodeTemplate::of(&pool, Some(&class), &NodeBase::default())
+    let base = NodeBase { subnet: Some(ArmId::new(SUBNET).unwrap()), ..NodeBase::default() };
+    NodeTemplate::of(&pool, Some(&class), &base)
 }
 
 #[test]
@@ -133,7 +137,10 @@ fn each_change_of_a_field_is_told_by_its_path() {
         ),
         ("artifactStreaming: {enabled: true}", "artifactStreaming.enabled: set to \"true\"".to_owned()),
         ("security: {encryptionAtHost: true}", "security.encryptionAtHost: set to \"true\"".to_owned()),
-        (&*format!("vnetSubnetID: {subnet}"), format!("vnetSubnetID: set to {:?}", subnet.to_lowercase())),
+        (
+            &*format!("vnetSubnetID: {subnet}"),
+            format!("vnetSubnetID: {:?} is now {:?}", SUBNET.to_lowercase(), subnet.to_lowercase()),
+        ),
     ];
     for (spec, expected) in of_class {
         let changes = before.changes(&template(POOL, &CLASS.replace("osDiskSizeGB: 128", spec)));

@@ -34,6 +34,16 @@ const KINDS: [WatchedKind; 14] = [
     WatchedKind::Schedulers,
 ];
 
+/// The kinds on which it depends what becomes of a node: those, and what keeps pods on it.
+pub(super) fn kinds_of_nodes() -> BTreeSet<WatchedKind> {
+    kinds_of_scheduling().into_iter().chain([WatchedKind::DisruptionBudgets]).collect()
+}
+
+/// The kinds that scheduling depends on.
+pub(super) fn kinds_of_scheduling() -> BTreeSet<WatchedKind> {
+    KINDS.into()
+}
+
 /// Kinds without which nothing can be explained.
 const REQUIRED: [WatchedKind; 4] =
     [WatchedKind::Pods, WatchedKind::Nodes, WatchedKind::NodePools, WatchedKind::NodeClasses];
@@ -58,10 +68,14 @@ pub(super) struct ListedCluster {
 }
 
 /// Lists a cluster live.
-pub(super) async fn live(kubeconfig: Option<&Path>, namespace: &str) -> anyhow::Result<ListedCluster> {
+pub(super) async fn live(
+    kubeconfig: Option<&Path>,
+    namespace: &str,
+    kinds: BTreeSet<WatchedKind>,
+) -> anyhow::Result<ListedCluster> {
     let no_cluster = "cannot reach a cluster. Pass a folder of manifests, --from or --kubeconfig";
     let client = connect(kubeconfig).await.context(no_cluster)?;
-    let mut listed = list(&client, KINDS.into()).await?;
+    let mut listed = list(&client, kinds).await?;
     match read_facts(&client, namespace).await {
         Ok(published) => listed.published = published,
         Err(error) => listed.remarks.push(format!("{error}: using the built-in sizes and prices")),
@@ -70,7 +84,7 @@ pub(super) async fn live(kubeconfig: Option<&Path>, namespace: &str) -> anyhow::
 }
 
 /// Reads the output of kubectl: a file, or a folder of files.
-pub(super) async fn saved(path: &Path) -> anyhow::Result<ListedCluster> {
+pub(super) async fn saved(path: &Path, kinds: BTreeSet<WatchedKind>) -> anyhow::Result<ListedCluster> {
     let mut objects = Objects::new();
     for file in json_files(path)? {
         let shown = file.display().to_string();
@@ -85,11 +99,11 @@ pub(super) async fn saved(path: &Path) -> anyhow::Result<ListedCluster> {
             bail!("--from {shown}: no {} found; list everything with: {LIST} > cluster.json", plural(kind));
         }
     }
-    for kind in KINDS {
-        objects.entry(plural(kind).to_owned()).or_default();
+    for kind in &kinds {
+        objects.entry(plural(*kind).to_owned()).or_default();
     }
     let client = replay(objects, BTreeSet::new(), |name| format!("{name} are not in the saved objects"));
-    list(&client, KINDS.into()).await
+    list(&client, kinds).await
 }
 
 /// The plural name of a kind, as in a path.

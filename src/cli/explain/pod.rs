@@ -122,9 +122,15 @@ fn state(args: &Args, query: &PodQuery) -> anyhow::Result<Option<SchedulingState
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let (mut listed, from) = match &args.from {
-        Some(path) => (runtime.block_on(cluster::saved(path))?, path.display().to_string()),
+        Some(path) => {
+            (runtime.block_on(cluster::saved(path, cluster::kinds_of_scheduling()))?, path.display().to_string())
+        }
         None => (
-            runtime.block_on(cluster::live(args.kubeconfig.as_deref(), &args.facts_namespace))?,
+            runtime.block_on(cluster::live(
+                args.kubeconfig.as_deref(),
+                &args.facts_namespace,
+                cluster::kinds_of_scheduling(),
+            ))?,
             "the cluster".to_owned(),
         ),
     };

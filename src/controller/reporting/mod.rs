@@ -11,7 +11,7 @@ use napkeeper_core::model::cluster::launch_hold::LaunchHold;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::{ClaimName, NodeName, ObjectKey, Uid};
 use napkeeper_core::model::settings::{Pause, PauseSwitch};
-use napkeeper_core::plan::{Command, CommandReport, Effect, PlannedCommand};
+use napkeeper_core::plan::{ClaimUpdate, Command, CommandReport, Effect, PlannedCommand};
 use napkeeper_core::scheduling::UnschedulablePods;
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use napkeeper_kube::{ClockSkew, Events, Regarding};
@@ -289,6 +289,9 @@ impl Reporter {
         let event = match &planned.command {
             Command::Launch(launch) => Some((claim(snapshot, &launch.claim.name), "Launching")),
             Command::DeleteClaim { claim: of, .. } => Some((claim(snapshot, &of.name), "Disrupting")),
+            Command::UpdateClaim { claim: of, update: ClaimUpdate::Drifted { .. } } => {
+                Some((claim(snapshot, &of.name), "Drifted"))
+            }
             Command::Terminate(terminate) => Some((claim(snapshot, &terminate.claim.name), "Terminating")),
             Command::Evict { pod: key, uid } => Some((Some(pod(key, uid)), "Evicting")),
             Command::DeletePod { pod: key, uid, .. } => Some((Some(pod(key, uid)), "Disrupted")),

@@ -48,13 +48,9 @@ fn node_count(nodes: BudgetNodes, total: u32) -> u32 {
     }
 }
 
-/// How many disruptions the pool's budgets still allow for a reason.
-pub(crate) fn remaining_disruptions(
-    snapshot: &Snapshot,
-    pool: &NodePool,
-    reason: DisruptionReason,
-    now: Timestamp,
-) -> u32 {
+/// How many disruptions the pool's budgets still allow for a reason; `u32::MAX` where none applies.
+#[must_use]
+pub fn remaining_disruptions(snapshot: &Snapshot, pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> u32 {
     let is_replaced = |node: &Node| node.is_tainted(TAINT_DISRUPTED);
     remaining(snapshot, (pool, reason, now), |claim, node| {
         is_going(snapshot, claim, node) || node.is_some_and(is_replaced)

@@ -1,5 +1,6 @@
 //! Disruption candidates.
 
+use super::blockers::{node_blocker, pod_blocker};
 use super::cause::ReplacementCause;
 use super::is_in_progress;
 use crate::catalog::CapacityType;
@@ -113,6 +114,13 @@ pub(super) fn outdated_candidates<'a>(
     candidates
 }
 
+/// Since when the pods of a node have not changed, `None` if it is not initialized: `consolidateAfter` begins then.
+#[must_use]
+pub fn quiet_since(claim: &Claim) -> Option<Timestamp> {
+    let initialized = claim.status.initialized?;
+    Some(claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized)))
+}
+
 /// Decides whether a node may be disrupted.
 struct CandidateFilter<'a, 'p> {
     snapshot: &'a Snapshot,
@@ -173,13 +181,12 @@ impl<'a, 'p> CandidateFilter<'a, 'p> {
 
     fn standing_node(&self, claim: &'a Arc<Claim>) -> Option<StandingNode<'a>> {
         let Self { snapshot, provision, now, .. } = self;
-        let initialized = claim
-            .status
-            .initialized
-            .filter(|_| claim.is_ours() && claim.deleting_at.is_none() && !is_in_progress(snapshot, &claim.name))?;
+        if !claim.is_ours() || claim.deleting_at.is_some() || is_in_progress(snapshot, &claim.name) {
+            return None;
+        }
         let node = snapshot.node_of(claim)?;
         let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
-        let quiet_since = claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized));
+        let quiet_since = quiet_since(claim)?;
         let is_nominated = provision.is_nominated(&claim.name, Some(&node.name), *now);
         Some(StandingNode { claim, node, pool, quiet_since, is_nominated })
     }
@@ -192,7 +199,7 @@ impl<'a, 'p> CandidateFilter<'a, 'p> {
         eligible_at: Timestamp,
     ) -> Option<Candidate<'a>> {
         let StandingNode { claim, node, pool, quiet_since, is_nominated } = standing;
-        if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready {
+        if node_blocker(node).is_some() {
             return None;
         }
         let pods = pods_to_move(self.snapshot, node, passes_blockers(claim, reason), self.now)?;
@@ -267,17 +274,12 @@ fn used_permille(snapshot: &Snapshot, node: &Node) -> i64 {
 /// Pods to reschedule; `None` when one of them must not be disrupted or evicted, which may be passed, or has no controller.
 fn pods_to_move(snapshot: &Snapshot, node: &Node, passes_blockers: bool, now: Timestamp) -> Option<Vec<Arc<Pod>>> {
     let mut pods = Vec::new();
-    for key in snapshot.node_usage(&node.name).map(|u| &u.pods).into_iter().flatten() {
-        let Some(pod) = snapshot.pods().get(key) else { continue };
-        if pod.refuses_disruption(now) && !passes_blockers {
+    for pod in snapshot.pods_on(&node.name) {
+        if pod_blocker(snapshot, pod, passes_blockers, now).is_some() {
             return None;
         }
-        let is_blocked = || !pod.tolerates_disruption() && snapshot.eviction_blocker(pod).is_some();
-        match pod.owner {
-            PodOwner::DaemonSet | PodOwner::Static | PodOwner::Buffer => {}
-            PodOwner::Nobody => return None,
-            PodOwner::Controller if !passes_blockers && is_blocked() => return None,
-            PodOwner::Controller => pods.push(Arc::clone(pod)),
+        if pod.owner == PodOwner::Controller {
+            pods.push(Arc::clone(pod));
         }
     }
     Some(pods)

@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+/// Most changed fields that are told: a condition's message has at most 32,768 characters.
+const MAX_TOLD: usize = 8;
+
 /// Why a NodeClaim has drifted. The names are those of Karpenter and its Azure provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DriftReason {
@@ -77,9 +80,12 @@ impl Drift {
 
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, change) in self.changes.iter().enumerate() {
+        for (i, change) in self.changes.iter().take(MAX_TOLD).enumerate() {
             let separator = if i == 0 { "" } else { "; " };
             write!(f, "{separator}{change}")?;
+        }
+        if self.changes.len() > MAX_TOLD {
+            write!(f, "; and {} more fields", self.changes.len() - MAX_TOLD)?;
         }
         let Some(key) = &self.unmet_requirement else { return Ok(()) };
         let separator = if self.changes.is_empty() { "" } else { "; " };
@@ -100,6 +106,13 @@ pub(super) fn record_drift(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan)
         let drift = detector.drift_of(claim);
         let update = match (&drift, &claim.status.drifted) {
             (None, None) => continue,
+            // After a start the version is not known yet.
+            (None, Some(known))
+                if *known.reason == *DriftReason::K8sVersionDrift.as_str()
+                    && snapshot.node_base.kubernetes_version.is_none() =>
+            {
+                continue;
+            }
             (None, Some(_)) => ClaimUpdate::NotDrifted,
             (Some(drift), known) => {
                 let (reason, message) = (drift.reason().as_str(), drift.to_string());
@@ -134,7 +147,7 @@ impl<'a> DriftDetector<'a> {
     pub fn new(pool: &'a NodePool, snapshot: &'a Snapshot, now: Timestamp) -> Self {
         let class = snapshot.classes().get(&pool.class).map(|class| &**class);
         let template = NodeTemplate::of(pool, class, &snapshot.node_base);
-        Self { snapshot, pool, template, versions: VersionDrift::of(&pool.class, snapshot, now) }
+        Self { snapshot, pool, template, versions: VersionDrift::of(pool, snapshot, now) }
     }
 
     /// How a NodeClaim differs from what would be made now; `None` where it does not.
@@ -142,7 +155,7 @@ impl<'a> DriftDetector<'a> {
     pub fn drift_of(&self, claim: &Claim) -> Option<Drift> {
         let mut changes = match &claim.spec.made_from {
             Some(recorded) if recorded.is_comparable() => recorded.changes(&self.template),
-            _ => NodeTemplate::of_claim(&claim.spec, self.pool).changes(&self.template),
+            _ => NodeTemplate::changes_since_claim(&claim.spec, self.pool),
         };
         changes.extend(self.versions.change(claim, self.snapshot));
         let unmet_requirement = self.unmet_requirement(claim);

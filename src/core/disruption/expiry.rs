@@ -9,7 +9,7 @@ use crate::model::names::ClaimName;
 use crate::model::settings::Settings;
 use crate::plan::{Command, Plan};
 use crate::snapshot::Snapshot;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -32,15 +32,17 @@ impl Expiry {
     }
 
     /// From when on a NodeClaim is to be replaced because it expires; `None` where it never does, or has expired already.
-    fn replaced_from(claim: &Claim, settings: &Settings, now: Timestamp) -> Option<(Timestamp, Self)> {
+    /// `longest_lead` is the longest time before.
+    #[must_use]
+    pub fn replaced_from(claim: &Claim, longest_lead: SignedDuration, now: Timestamp) -> Option<(Timestamp, Self)> {
         let expiry = Self::of(claim).filter(|expiry| expiry.at > now)?;
-        let lead = (claim.spec.expire_after? / LEAD_DIVISOR).min(settings.expiry_lead);
+        let lead = (claim.spec.expire_after? / LEAD_DIVISOR).min(longest_lead);
         Some((expiry.at.saturating_sub(lead).unwrap_or(Timestamp::MIN), expiry))
     }
 
     /// The expiry of a NodeClaim that is to be replaced now because of it.
     pub(crate) fn soon(claim: &Claim, settings: &Settings, now: Timestamp) -> Option<Self> {
-        Self::replaced_from(claim, settings, now).filter(|(from, _)| *from <= now).map(|(_, expiry)| expiry)
+        Self::replaced_from(claim, settings.expiry_lead, now).filter(|(from, _)| *from <= now).map(|(_, expiry)| expiry)
     }
 }
 
@@ -50,8 +52,11 @@ impl fmt::Display for Expiry {
     }
 }
 
+/// The NodeClaims that may expire: not those of NodePools that cannot be read, for which nothing can be launched.
 fn standing(snapshot: &Snapshot) -> impl Iterator<Item = &Arc<Claim>> {
-    snapshot.claims().values().filter(|claim| claim.is_ours() && claim.deleting_at.is_none())
+    let is_unreadable = |claim: &Claim| claim.spec.pool.as_ref().is_some_and(|name| snapshot.is_unreadable_pool(name));
+    let stands = move |claim: &&Arc<Claim>| claim.is_ours() && claim.deleting_at.is_none() && !is_unreadable(claim);
+    snapshot.claims().values().filter(stands)
 }
 
 /// Deletes expired nodes.
@@ -77,7 +82,7 @@ pub(super) fn expiring(
 ) -> BTreeMap<ClaimName, Expiry> {
     let mut found = BTreeMap::new();
     for claim in standing(snapshot).filter(|claim| claim.status.initialized.is_some()) {
-        match Expiry::replaced_from(claim, settings, now) {
+        match Expiry::replaced_from(claim, settings.expiry_lead, now) {
             Some((from, _)) if from > now => plan.wake_at(from),
             soon => found.extend(soon.map(|(_, expiry)| (claim.name.clone(), expiry))),
         }

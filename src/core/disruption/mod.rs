@@ -5,6 +5,7 @@
 //! hold for 15 s before it is acted on. While many nodes are not ready nothing is disrupted.
 
 mod balanced;
+mod blockers;
 mod budget;
 pub mod budget_calendar;
 mod candidate;
@@ -16,7 +17,7 @@ mod version_drift;
 
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
-use crate::model::names::{ClaimName, NodePoolName};
+use crate::model::names::{ClaimName, NodeName, NodePoolName};
 use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
 use crate::plan::{Command, Plan, Preconditions};
 use crate::provisioning::ProvisionMemory;
@@ -24,9 +25,11 @@ use crate::provisioning::capacity_buffers::BufferCapacity;
 use crate::scheduling::OfferingsCache;
 use crate::snapshot::{CommandKey, Snapshot};
 use balanced::BalancedPools;
-pub(crate) use budget::remaining_disruptions as budget_left;
+pub use blockers::{DisruptionBlocker, disruption_blockers};
+pub use budget::remaining_disruptions as budget_left;
 pub use budget::{allowed_disruptions, is_active};
 pub(crate) use candidate::passes_blockers;
+pub use candidate::quiet_since;
 use candidate::{Candidate, disruption_candidates, outdated_candidates};
 pub use cause::ReplacementCause;
 use drift::record_drift;
@@ -34,10 +37,10 @@ pub use drift::{Drift, DriftDetector, DriftReason};
 pub use expiry::Expiry;
 use expiry::{delete_expired, expiring};
 use jiff::{SignedDuration, Timestamp};
-use moves::{MoveMemory, Outdated, Search, consolidate, continue_moves, nodes_being_deleted, replace_outdated};
+use moves::{MoveMemory, Outdated, Search, consolidate, continue_moves, replace_outdated};
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How long a finding must hold before it is acted on, as in Karpenter.
@@ -158,7 +161,7 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
         buffer_capacity: &buffer_capacity,
         balanced_pools: &balanced_pools,
     };
-    if !replace_all_outdated(&search, &empty_nodes, &mut memory.moves, &mut budgets, plan) {
+    if !replace_all_outdated(&search, &mut memory.moves, &mut budgets, plan) {
         let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used };
         consolidate(&search, nodes, &mut memory.moves, &mut budgets, plan);
         memory.next_validation = memory.next_validation.into_iter().chain(memory.moves.next_deletable_at(now)).min();
@@ -170,7 +173,6 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
 /// the cluster is seen in the next pass.
 fn replace_all_outdated(
     search: &Search<'_>,
-    empty: &[&Candidate<'_>],
     memory: &mut MoveMemory,
     budgets: &mut RemainingBudgets<'_>,
     plan: &mut Plan,
@@ -185,10 +187,19 @@ fn replace_all_outdated(
         [(DisruptionReason::Expiring, expiring), (DisruptionReason::Drifted, drifted)];
     causes.into_iter().any(|(reason, causes)| {
         let candidates = outdated_candidates(snapshot, search.provision, &causes, now);
-        let leaving = nodes_being_deleted(empty, plan);
+        let leaving = nodes_deleted_by(snapshot, plan);
         let outdated = Outdated { reason, candidates: &candidates, causes: &causes, leaving };
         replace_outdated(search, outdated, memory, budgets, plan)
     })
+}
+
+/// The nodes of NodeClaims that a plan deletes: no pods are moved there.
+fn nodes_deleted_by(snapshot: &Snapshot, plan: &Plan) -> BTreeSet<NodeName> {
+    let deleted = plan.commands.iter().filter_map(|planned| match &planned.command {
+        Command::DeleteClaim { claim, .. } => snapshot.claims().get(&claim.name),
+        _ => None,
+    });
+    deleted.filter_map(|claim| Some(snapshot.node_of(claim)?.name.clone())).collect()
 }
 
 /// Takes note of the latest launch of each NodePool that was no replacement.

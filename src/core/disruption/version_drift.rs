@@ -5,15 +5,20 @@
 //! Where new nodes have another version, none is replaced: it would go on for ever.
 
 use super::candidate::is_disruptable;
+use super::drift::DriftReason;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node_base::version_numbers;
 use crate::model::cluster::node_template::{FieldChange, TemplateObject};
-use crate::model::names::{ClaimName, NodeClassName};
+use crate::model::cluster::pool::NodePool;
+use crate::model::names::ClaimName;
 use crate::snapshot::Snapshot;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
-/// Which nodes of an AKSNodeClass are replaced for their version.
+/// A node that was chosen to be replaced first stays the one for so long, also where it cannot be disrupted now.
+const CHOSEN_FOR: SignedDuration = SignedDuration::from_mins(30);
+
+/// Which nodes of a NodePool are replaced for their version.
 #[derive(Debug)]
 pub(super) enum VersionDrift {
     /// None.
@@ -25,9 +30,9 @@ pub(super) enum VersionDrift {
 }
 
 impl VersionDrift {
-    /// Of the nodes of a class.
-    pub(super) fn of(class: &NodeClassName, snapshot: &Snapshot, now: Timestamp) -> Self {
-        let claims = || snapshot.claims().values().filter(|claim| claim.is_ours() && claim.spec.class == *class);
+    /// Of the nodes of a NodePool. What new nodes have is shown by all of its AKSNodeClass.
+    pub(super) fn of(pool: &NodePool, snapshot: &Snapshot, now: Timestamp) -> Self {
+        let claims = || snapshot.claims().values().filter(|claim| claim.is_ours() && claim.spec.class == pool.class);
         let newest = claims()
             .filter(|claim| is_made_since_upgrade(claim, snapshot))
             .filter_map(|claim| Some((claim.created_at, kubelet_version(claim, snapshot)?)))
@@ -36,9 +41,9 @@ impl VersionDrift {
             Some((_, version)) if snapshot.node_base.kubernetes_version.as_deref() == Some(version) => Self::All,
             Some(_) => Self::None,
             None => {
-                let old = claims().filter(|claim| claim.deleting_at.is_none() && is_older(claim, snapshot).is_some());
-                old.min_by_key(|claim| order(claim, snapshot, now))
-                    .map_or(Self::None, |one| Self::One(one.name.clone()))
+                let of_pool = claims().filter(|claim| claim.spec.pool.as_ref() == Some(&pool.name));
+                let old = of_pool.filter(|claim| claim.deleting_at.is_none() && is_older(claim, snapshot).is_some());
+                first(old.collect(), snapshot, now).map_or(Self::None, |one| Self::One(one.name.clone()))
             }
         }
     }
@@ -71,10 +76,18 @@ fn is_made_since_upgrade(claim: &Claim, snapshot: &Snapshot) -> bool {
     made_at.is_some() && made_at == snapshot.node_base.kubernetes_version.as_deref()
 }
 
-/// Which one is replaced first: one that has been told before, so that it stays the same; then one that may be disrupted; then the
-/// oldest.
-fn order(claim: &Arc<Claim>, snapshot: &Snapshot, now: Timestamp) -> (bool, bool, Timestamp, ClaimName) {
-    let may_go = snapshot.node_of(claim).is_some_and(|node| is_disruptable(snapshot, node, false, now));
-    let is_told = claim.status.drifted.is_some() && may_go || claim.status.disrupted.is_some();
-    (!is_told, !may_go, claim.created_at, claim.name.clone())
+/// Which one is replaced first: one that is being replaced for it, or was told so a short while ago, so that it stays the same; else
+/// the oldest that may be disrupted, if there is any.
+fn first<'s>(mut old: Vec<&'s Arc<Claim>>, snapshot: &Snapshot, now: Timestamp) -> Option<&'s Arc<Claim>> {
+    old.sort_by_key(|claim| (claim.created_at, claim.name.clone()));
+    let is_chosen = |claim: &&&Arc<Claim>| {
+        let told = claim.status.drifted.as_ref();
+        let told = told.filter(|told| *told.reason == *DriftReason::K8sVersionDrift.as_str());
+        claim.status.disrupted.is_some() || told.is_some_and(|told| now.duration_since(told.since) < CHOSEN_FOR)
+    };
+    let may_go = |claim: &&&Arc<Claim>| {
+        let node = snapshot.node_of(claim).filter(|node| node.ready && claim.status.initialized.is_some());
+        node.is_some_and(|node| is_disruptable(snapshot, node, false, now))
+    };
+    old.iter().find(is_chosen).or_else(|| old.iter().find(may_go)).or_else(|| old.first()).copied()
 }

@@ -8,13 +8,13 @@ use crate::model::names::{NodeClassName, NodePoolName};
 use std::sync::Arc;
 
 impl Snapshot {
-    /// All NodePools that can be used.
+    /// All NodePools, as they could last be read.
     #[must_use]
     pub fn pools(&self) -> &Table<NodePoolName, NodePool> {
         &self.pools
     }
 
-    /// All NodePools that cannot be used.
+    /// All NodePools that cannot be read as they are now. The last version that could be, if there was one, is among the others.
     #[must_use]
     pub fn invalid_pools(&self) -> &Table<NodePoolName, InvalidPool> {
         &self.invalid_pools
@@ -31,10 +31,15 @@ impl Snapshot {
         }
     }
 
-    /// Adds or replaces a NodePool that cannot be used: it is not among the others any more.
+    /// A NodePool of which nothing is known but that it cannot be read.
+    #[must_use]
+    pub fn is_unreadable_pool(&self, name: &NodePoolName) -> bool {
+        self.pools.get(name).is_none() && self.invalid_pools.get(name).is_some()
+    }
+
+    /// Adds or replaces a NodePool that cannot be read. The last version that could be stays in use.
     pub fn put_invalid_pool(&mut self, pool: impl Into<Arc<InvalidPool>>) {
         let pool = pool.into();
-        self.pools.remove(&pool.name);
         self.invalid_pools.put(pool.name.clone(), pool);
     }
 
@@ -44,13 +49,14 @@ impl Snapshot {
         self.invalid_pools.remove(name);
     }
 
-    /// All AKSNodeClasses that can be read.
+    /// All AKSNodeClasses, as they could last be read.
     #[must_use]
     pub fn classes(&self) -> &Table<NodeClassName, NodeClass> {
         &self.classes
     }
 
-    /// All AKSNodeClasses that cannot be read.
+    /// All AKSNodeClasses that cannot be read as they are now. The last version that could be, if there was one, is among the
+    /// others.
     #[must_use]
     pub fn invalid_classes(&self) -> &Table<NodeClassName, InvalidClass> {
         &self.invalid_classes
@@ -67,10 +73,9 @@ impl Snapshot {
         }
     }
 
-    /// Adds or replaces an AKSNodeClass that cannot be read: it is not among the others any more.
+    /// Adds or replaces an AKSNodeClass that cannot be read. The last version that could be stays in use.
     pub fn put_invalid_class(&mut self, class: impl Into<Arc<InvalidClass>>) {
         let class = class.into();
-        self.classes.remove(&class.name);
         self.invalid_classes.put(class.name.clone(), class);
     }
 

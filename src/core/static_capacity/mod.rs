@@ -165,11 +165,13 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         let has = static_pool.members.len();
         while surplus > 0 {
             let outdated_may_go = static_pool.budget > 0;
-            let first = static_pool
-                .members
-                .iter()
-                .enumerate()
-                .min_by_key(|(_, member)| member.scale_down_order(outdated_may_go, self.now));
+            // A replacement whose cause is gone stays in place of another: else it would be launched again and again, where the
+            // version that it shows new nodes to have is the cause.
+            let is_replacement = |member: &PoolMember<'_>| self.memory.replacements.contains_key(&member.claim.name);
+            let first =
+                static_pool.members.iter().enumerate().min_by_key(|(_, member)| {
+                    (is_replacement(member), member.scale_down_order(outdated_may_go, self.now))
+                });
             let Some(index) = first.map(|(index, _)| index) else { return };
             let member = static_pool.members.swap_remove(index);
             static_pool.budget =
@@ -222,8 +224,11 @@ impl<'a> StaticPoolReconciler<'a, '_> {
     /// Replacements of a pool's outdated nodes.
     fn replacements_of(&self, static_pool: &StaticPool<'_>) -> Vec<ClaimName> {
         let outdated = static_pool.members.iter().filter(|m| m.cause.is_some()).count();
-        let names = static_pool.members.iter().map(|m| &m.claim.name);
-        names.filter(|name| self.memory.replacements.contains_key(*name)).take(outdated).cloned().collect()
+        let replacements =
+            || static_pool.members.iter().filter(|m| self.memory.replacements.contains_key(&m.claim.name));
+        // One that is on its way is waited for, also where its cause has gone meanwhile.
+        let on_its_way = replacements().filter(|m| m.claim.status.initialized.is_none()).count();
+        replacements().map(|m| m.claim.name.clone()).take(outdated.max(on_its_way)).collect()
     }
 
     /// How many nodes a pool lacks, and how many of its outdated ones are to be replaced now.

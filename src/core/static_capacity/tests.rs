@@ -10,6 +10,7 @@ use crate::fixtures::{
 };
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
+use crate::model::cluster::node_base::NodeBase;
 use crate::model::cluster::pod::{DoNotDisrupt, PodOwner, Taint, TaintEffect};
 use crate::model::cluster::pool::{Budget, BudgetNodes};
 use crate::model::labels;
@@ -594,4 +595,38 @@ fn no_node_is_deleted_or_replaced_while_many_nodes_are_not_ready() {
     assert_eq!(drafts(&pass(&snapshot, &mut StaticCapacityMemory::default(), 60)).len(), 0);
     nodes[..3].iter().for_each(|n| snapshot.put_node(n.clone()));
     assert_eq!(drafts(&pass(&snapshot, &mut StaticCapacityMemory::default(), 60)).len(), 1);
+}
+
+/// Otherwise a node would be launched and deleted again for ever.
+#[test]
+fn a_version_that_new_nodes_do_not_have_is_tried_once() {
+    let pool = static_pool(3);
+    let (mut snapshot, nodes) = with_nodes(&pool, 3);
+    let old = |node: Node| Node { kubelet_version: Some("v1.33.0".into()), ..node };
+    nodes.into_iter().for_each(|node| snapshot.put_node(old(node)));
+    let base = NodeBase { kubernetes_version: Some("v1.34.1".into()), ..NodeBase::default() };
+    snapshot.node_base = std::sync::Arc::new(base);
+    let (mut memory, mut launched) = (StaticCapacityMemory::default(), 0);
+    for minute in 1..120 {
+        // A node that is launched has joined a minute later, and is ready for pods yet another minute later.
+        let plan = pass(&snapshot, &mut memory, minute * 60);
+        launched += drafts(&plan).len();
+        let coming: Vec<Claim> =
+            snapshot.claims().values().filter(|c| c.status.initialized.is_none()).map(|c| Claim::clone(c)).collect();
+        for mut claim in coming {
+            claim.status.initialized = Some(at(minute * 60));
+            snapshot.put_claim(claim);
+        }
+        let before: BTreeSet<ClaimName> = snapshot.claims().values().map(|c| c.name.clone()).collect();
+        carry_out(&plan, &pool, &mut snapshot, true);
+        let new: Vec<Claim> =
+            snapshot.claims().values().filter(|c| !before.contains(&c.name)).map(|c| Claim::clone(c)).collect();
+        for mut claim in new {
+            let node = Node::clone(snapshot.node_of(&claim).unwrap());
+            snapshot.put_node(old(node));
+            claim.status.initialized = None;
+            snapshot.put_claim(claim);
+        }
+    }
+    assert_eq!((launched, snapshot.claims().len()), (1, 3));
 }

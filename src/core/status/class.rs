@@ -43,8 +43,8 @@ fn validation(class: &NodeClass) -> StatusCondition {
 /// The condition `NodeClassReady` of NodePools of an AKSNodeClass, with its own reason.
 pub(super) fn readiness(name: &NodeClassName, snapshot: &Snapshot) -> StatusCondition {
     let conditions = match (snapshot.classes().get(name), snapshot.invalid_classes().get(name)) {
-        (Some(class), _) => conditions_of(class),
-        (None, Some(class)) => conditions_of_invalid(class),
+        (_, Some(class)) => conditions_of_invalid(class),
+        (Some(class), None) => conditions_of(class),
         (None, None) => {
             return StatusCondition::failing("NodeClassNotFound", &format!("AKSNodeClass {name} does not exist"));
         }

@@ -62,6 +62,7 @@ fn report_classes(snapshot: &Snapshot, memory: &mut StatusMemory, now: Timestamp
     let valid = snapshot
         .classes()
         .values()
+        .filter(|class| snapshot.invalid_classes().get(&class.name).is_none())
         .map(|class| (&class.name, &class.uid, &class.conditions, class::conditions_of(class)));
     let invalid = snapshot
         .invalid_classes()
@@ -69,7 +70,7 @@ fn report_classes(snapshot: &Snapshot, memory: &mut StatusMemory, now: Timestamp
         .map(|class| (&class.name, &class.uid, &class.status, class::conditions_of_invalid(class)));
     for (name, uid, known, wanted) in valid.chain(invalid) {
         if wanted == *known {
-            memory.classes.settled(name);
+            memory.classes.settled(name, now);
             continue;
         }
         if snapshot.in_progress.contains(&CommandKey::Class(name.clone())) {
@@ -97,7 +98,7 @@ fn report_pools(
     memory.pools.retain(exists);
     let mut usage = usage_by_pool(snapshot);
     let reporter = Reporter { snapshot, failures, now };
-    for pool in snapshot.pools().values() {
+    for pool in snapshot.pools().values().filter(|pool| snapshot.invalid_pools().get(&pool.name).is_none()) {
         let wanted = reporter.status_of(pool, usage.remove(&pool.name).unwrap_or_default());
         reporter.write(Target { name: &pool.name, uid: &pool.uid, known: &pool.status }, wanted, memory, plan);
     }
@@ -131,7 +132,7 @@ impl Reporter<'_> {
         plan: &mut Plan,
     ) {
         if wanted == *known {
-            memory.pools.settled(name);
+            memory.pools.settled(name, self.now);
             return;
         }
         if self.snapshot.in_progress.contains(&CommandKey::Pool(name.clone())) {
@@ -157,6 +158,10 @@ impl Reporter<'_> {
         let wrong = StatusCondition::failing("NodePoolValidationFailed", &pool.reason);
         let mut by_type = BTreeMap::from([(ConditionType::ValidationSucceeded, wrong)]);
         by_type.insert(ConditionType::Ready, ready(&by_type));
+        // What these say survives a version that cannot be read.
+        for kind in [ConditionType::NodeRegistrationHealthy, ConditionType::LaunchesAllowed] {
+            by_type.extend(pool.status.conditions.get(kind).map(|known| (kind, known.clone())));
+        }
         self.status(pool.generation, by_type, None, usage)
     }
 

@@ -31,8 +31,8 @@ impl Reporter<'_> {
 
     /// The generation of its AKSNodeClass that its conditions are about.
     pub(super) fn class_generation(&self, pool: &NodePool) -> Option<i64> {
-        let valid = self.snapshot.classes().get(&pool.class).map(|class| class.generation);
-        valid.or_else(|| self.snapshot.invalid_classes().get(&pool.class).map(|class| class.generation))
+        let invalid = self.snapshot.invalid_classes().get(&pool.class).map(|class| class.generation);
+        invalid.or_else(|| self.snapshot.classes().get(&pool.class).map(|class| class.generation))
     }
 
     fn launches_allowed(&self, pool: &NodePool) -> Option<StatusCondition> {

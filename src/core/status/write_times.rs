@@ -31,9 +31,10 @@ impl<N: Ord + Clone, S: PartialEq> WriteTimes<N, S> {
         self.0.retain(|name, _| exists(name));
     }
 
-    /// The status of the object is as it is to be.
-    pub(super) fn settled(&mut self, name: &N) {
-        if let Some(last) = self.0.get_mut(name) {
+    /// The status of the object is as it is to be. Only if it stays so for as long as the next write would wait is it not
+    /// somebody else's too.
+    pub(super) fn settled(&mut self, name: &N, now: Timestamp) {
+        if let Some(last) = self.0.get_mut(name).filter(|last| last.at + interval(last.repeats + 1) <= now) {
             last.repeats = 0;
         }
     }
@@ -46,13 +47,13 @@ impl<N: Ord + Clone, S: PartialEq> WriteTimes<N, S> {
     pub(super) fn begin(&mut self, name: &N, wanted: S, is_news: bool, now: Timestamp) -> Result<(), Timestamp> {
         let last = self.0.get(name);
         let repeats = last.filter(|last| last.status == wanted).map_or(0, |last| last.repeats + 1);
-        let interval = match repeats {
+        let wait = match repeats {
             0 if is_news => SignedDuration::ZERO,
             0 => WRITE_INTERVAL,
-            more => WRITE_INTERVAL * (1 << (more - 1).min(MAX_DOUBLINGS)),
+            more => interval(more),
         };
         // The clock may have been set back since.
-        let due = last.map(|last| last.at.min(now) + interval).filter(|due| *due > now);
+        let due = last.map(|last| last.at.min(now) + wait).filter(|due| *due > now);
         match due {
             Some(due) => Err(due),
             None => {
@@ -61,4 +62,9 @@ impl<N: Ord + Clone, S: PartialEq> WriteTimes<N, S> {
             }
         }
     }
+}
+
+/// How long a write waits that has been repeated so often.
+fn interval(repeats: u32) -> SignedDuration {
+    WRITE_INTERVAL * (1 << repeats.saturating_sub(1).min(MAX_DOUBLINGS))
 }

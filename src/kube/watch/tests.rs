@@ -209,7 +209,7 @@ async fn invalid_objects_are_reported_once_and_keep_their_last_state() {
 }
 
 #[tokio::test]
-async fn a_pool_or_class_that_cannot_be_read_is_no_longer_used_and_its_status_is_known() {
+async fn a_pool_or_class_that_cannot_be_read_keeps_its_last_state_and_its_status_is_known() {
     let fake = Fake::serving(&[POOLS, CLASSES]);
     let reference = |group: &str| json!({ "group": group, "kind": "AKSNodeClass", "name": "default" });
     let pool = |generation: i64, spec: Value| {
@@ -236,12 +236,12 @@ async fn a_pool_or_class_that_cannot_be_read_is_no_longer_used_and_its_status_is
         let wrong = watching.snapshot.invalid_pools().values().next().unwrap();
         assert_eq!((wrong.generation, wrong.uid.as_str(), wrong.status.nodes), (generation, "u", Some(2)));
         assert!(wrong.reason.contains(field), "{}", wrong.reason);
-        assert!(watching.snapshot.pools().is_empty());
+        assert_eq!(watching.snapshot.pools().len(), 1, "the last version stays in use");
     }
     fake.put(CLASSES, class(-1));
     watching.until(|e| matches!(e, WatchEvent::Changed(Delta::InvalidClass(_)))).await;
     let wrong = watching.snapshot.invalid_classes().values().next().unwrap();
-    assert!(wrong.reason.contains("spec.osDiskSizeGB") && watching.snapshot.classes().is_empty(), "{}", wrong.reason);
+    assert!(wrong.reason.contains("spec.osDiskSizeGB") && watching.snapshot.classes().len() == 1, "{}", wrong.reason);
 
     fake.put(POOLS, pool(4, good));
     watching.until(|e| matches!(e, WatchEvent::Changed(Delta::Pool(_)))).await;

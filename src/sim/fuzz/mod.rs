@@ -8,6 +8,8 @@
 mod hazard;
 mod history;
 mod initial_objects;
+#[cfg(test)]
+mod outdated_nodes;
 mod seeds;
 mod settled;
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Histories of many seeds hold every invariant, and every deletion rule is needed.
 
 use super::history::history_with;
+use super::outdated_nodes::with_outdated_nodes;
 use super::*;
+use crate::world::TimelineEntry;
 use napkeeper_core::model::settings::DeletionRule;
 use std::sync::{Mutex, OnceLock};
 
@@ -38,11 +40,11 @@ pub(crate) fn on_all_processors<T: Send>(items: impl Iterator<Item = T> + Send, 
 }
 
 /// Prints the timeline of a failing seed, if `NAPKEEPER_TIMELINE` is set.
-fn print_timeline(seed: u64) {
+fn print_timeline(history: History) {
     if std::env::var_os("NAPKEEPER_TIMELINE").is_none() {
         return;
     }
-    let History { setup, crashes, mode, duration } = history(seed);
+    let History { setup, crashes, mode, duration } = history;
     let mut world = World::new(catalog(), setup).unwrap();
     world.set_mode(mode);
     world.plan_crashes(crashes);
@@ -57,12 +59,37 @@ fn histories_hold_every_invariant() {
     on_all_processors(requested_seeds().unwrap_or(0..FEW), |seed| {
         if let Err(failure) = run(catalog(), seed, DeletionRules::all()) {
             println!("seed {seed} ({:?}): {failure}", Hazard::of(seed));
-            print_timeline(seed);
+            print_timeline(history(seed));
             failures.lock().unwrap().push(seed);
         }
     });
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "failing seeds: {failures:?}");
+}
+
+/// Seeds of these histories in a plain run: of hazards that interrupt writes and watches, and of a few others.
+const REPLACING: [u64; 6] = [1, 4, 8, 13, 19, 22];
+
+/// `.ci/nightly` plays 200.
+#[test]
+fn drifted_nodes_are_replaced_under_faults() {
+    let (failures, replaced) = (Mutex::new(Vec::new()), Mutex::new(0));
+    let seeds: Vec<u64> = requested_seeds().map_or_else(|| REPLACING.to_vec(), Iterator::collect);
+    let history = |seed| with_outdated_nodes(history(seed));
+    on_all_processors(seeds.into_iter(), |seed| match play(catalog(), history(seed), DeletionRules::all(), |_| {}) {
+        Ok(world) => {
+            let is_drift = |entry: &&TimelineEntry| entry.text.starts_with("drifted: ");
+            *replaced.lock().unwrap() += world.timeline().iter().filter(is_drift).count();
+        }
+        Err(failure) => {
+            println!("seed {seed} ({:?}): {failure}", Hazard::of(seed));
+            print_timeline(history(seed));
+            failures.lock().unwrap().push(seed);
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "failing seeds: {failures:?}");
+    assert!(replaced.into_inner().unwrap() > 0, "no node was replaced");
 }
 
 #[test]

@@ -22,7 +22,9 @@ pub(super) fn read_conditions(all: Option<&[Condition]>) -> Conditions {
         let (reason, message) = (Arc::from(&*found.reason), Arc::from(&*found.message));
         Some((kind, StatusCondition { holds, reason, message }))
     };
-    let generations: BTreeSet<Option<i64>> = ours.iter().map(|condition| condition.observed_generation).collect();
+    // Unknown ones are never written, and may be left from before.
+    let known = ours.iter().filter(|condition| condition.status != "Unknown");
+    let generations: BTreeSet<Option<i64>> = known.map(|condition| condition.observed_generation).collect();
     Conditions {
         by_type: ConditionType::ALL.into_iter().filter_map(read).collect(),
         observed_generation: generations.first().copied().flatten().filter(|_| generations.len() == 1),

@@ -4,6 +4,7 @@ mod audit;
 mod azure_sim;
 mod controller;
 mod explain;
+mod explain_node;
 mod habits;
 mod migrate;
 mod output;

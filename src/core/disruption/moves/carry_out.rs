@@ -79,19 +79,15 @@ impl Pass<'_, '_, '_> {
         }
     }
 
-    /// Begins a move: of this number in its pass, for people by this text.
+    /// Begins a move: of this number in its pass, for people by this text. False if nothing may be launched for it.
     pub(super) fn start(
         &mut self,
         component: Component<'_, '_>,
         reason: DisruptionReason,
         (index, why): (usize, &str),
-    ) {
-        let may_launch = |node: &NewNode| {
-            // One node that is tried is for pods that wait.
-            !self.search.snapshot.holds_launches() && !self.search.snapshot.pool_holds.contains_key(&node.pool)
-        };
-        if !component.new_nodes.iter().all(may_launch) {
-            return;
+    ) -> bool {
+        if !self.may_launch(&component.new_nodes, reason) {
+            return false;
         }
         let old: Vec<&str> = component.sources.iter().map(|source| source.node.name.as_str()).collect();
         let mut drafts = Vec::new();
@@ -101,7 +97,7 @@ impl Pass<'_, '_, '_> {
             let number = usize::MAX - index * 1_000 - i;
             let Some(mut draft) = claim_draft(self.search.snapshot, node, self.search.seed, self.search.now, number)
             else {
-                return;
+                return false;
             };
             draft.spec.replaces = component.sources.iter().map(|source| source.claim.name.clone()).collect();
             drafts.push((draft, text));
@@ -111,9 +107,26 @@ impl Pass<'_, '_, '_> {
             draft.spec.replaces_with = names.iter().filter(|name| **name != draft.name).cloned().collect();
         }
         let sources: Vec<_> = component.sources.iter().map(|source| source.claim.reference()).collect();
-        let Some(first) = sources.first().map(|source| source.name.clone()) else { return };
+        let Some(first) = sources.first().map(|source| source.name.clone()) else { return false };
         let one = Move { sources, reason, drafts, replacements: Vec::new(), since: self.search.now };
         self.memory.moves.insert(first, one);
+        true
+    }
+
+    /// True if these nodes may be launched. The one node that a NodePool tries after failures is for pods that wait, or for what is
+    /// outdated: a corrected image may be what is tried.
+    fn may_launch(&self, new_nodes: &[NewNode], reason: DisruptionReason) -> bool {
+        let snapshot = self.search.snapshot;
+        let is_outdated = matches!(reason, DisruptionReason::Drifted | DisruptionReason::Expiring);
+        let has_begun = |node: &NewNode| {
+            let mut drafts = self.memory.moves.values().flat_map(|one| &one.drafts);
+            drafts.any(|(draft, _)| draft.spec.pool.as_ref() == Some(&node.pool))
+        };
+        let is_the_one = |node: &NewNode| {
+            is_outdated && new_nodes.len() == 1 && snapshot.tries_one_node(&node.pool) && !has_begun(node)
+        };
+        let may = |node: &NewNode| !snapshot.pool_holds.contains_key(&node.pool) || is_the_one(node);
+        !snapshot.holds_launches() && new_nodes.iter().all(may)
     }
 
     fn delete(&mut self, source: &Candidate<'_>, preconditions: &Arc<Preconditions>) {

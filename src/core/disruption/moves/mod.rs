@@ -29,7 +29,7 @@ use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 pub(super) use outdated::{Outdated, replace_outdated};
 pub(super) use progress::continue_moves;
-pub(super) use search::{Candidates, Search, consolidate, nodes_being_deleted};
+pub(super) use search::{Candidates, Search, consolidate};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A replacement that is not ready after this time has failed; the old nodes are kept.

@@ -5,15 +5,20 @@
 
 use super::super::cause::ReplacementCause;
 use super::super::{BUDGET_RETRY, RemainingBudgets};
-use super::components::Component;
 use super::search::{Pass, Search, each};
-use super::{Candidate, MoveMemory};
+use super::{Candidate, MoveMemory, names_of};
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodeName};
 use crate::plan::{Command, Plan};
 use crate::scheduling::MAX_NEW_NODES;
+use jiff::SignedDuration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Most nodes that are simulated together in one pass.
+const MAX_SOURCES: usize = 100;
+/// How soon a node is tried again that could not be replaced.
+const RETRY_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
 /// Nodes that are outdated for one reason.
 pub(in crate::disruption) struct Outdated<'c, 'a> {
@@ -36,13 +41,20 @@ pub(in crate::disruption) fn replace_outdated(
     plan: &mut Plan,
 ) -> bool {
     let Outdated { reason, candidates, causes, leaving } = outdated;
-    let mut candidates: Vec<_> = candidates.iter().filter(|candidate| !memory.holds(candidate.claim)).collect();
-    // Those that could not be replaced lately wait until the others have been tried.
-    candidates.sort_by_key(|candidate| memory.irreplaceable.get(&candidate.claim.name).copied());
+    let tried_lately = |candidate: &Candidate<'_>| {
+        let tried = memory.irreplaceable.get(&candidate.claim.name);
+        tried.is_some_and(|tried| search.now.duration_since(*tried).abs() < RETRY_AFTER)
+    };
     let mut left = budgets.clone();
-    let (allowed, kept): (Vec<_>, Vec<_>) =
-        candidates.into_iter().partition(|candidate| left.consume(candidate, reason));
-    if !kept.is_empty() {
+    let (mut allowed, mut is_waiting) = (Vec::new(), false);
+    for candidate in candidates.iter().filter(|candidate| !memory.holds(candidate.claim)) {
+        if allowed.len() < MAX_SOURCES && !tried_lately(candidate) && left.consume(candidate, reason) {
+            allowed.push(candidate);
+        } else {
+            is_waiting = true;
+        }
+    }
+    if is_waiting {
         plan.wake_at(search.now + BUDGET_RETRY);
     }
     if allowed.is_empty() {
@@ -54,6 +66,7 @@ pub(in crate::disruption) fn replace_outdated(
 }
 
 impl Pass<'_, '_, '_> {
+    /// Takes away as many of these nodes as can be; true if there are any.
     fn replace(
         &mut self,
         allowed: &[&Candidate<'_>],
@@ -61,39 +74,54 @@ impl Pass<'_, '_, '_> {
         causes: &BTreeMap<ClaimName, ReplacementCause>,
     ) -> bool {
         let sources = self.simulation.largest_set(Vec::new(), &each(allowed.to_vec()), MAX_NEW_NODES).concat();
-        let found: BTreeSet<&ClaimName> = sources.iter().map(|source| &source.claim.name).collect();
-        for candidate in allowed.iter().filter(|candidate| !found.contains(&candidate.claim.name)) {
+        let moves = self.filter.all_moves(&self.simulation, &sources, MAX_NEW_NODES);
+        let (replaced, deleted): (Vec<_>, Vec<_>) = moves.into_iter().partition(|found| !found.new_nodes.is_empty());
+        let mut begun: BTreeSet<ClaimName> = BTreeSet::new();
+        let replaced_sources: Vec<&Candidate<'_>> = replaced.iter().flat_map(|found| found.sources.clone()).collect();
+        for (index, found) in replaced.into_iter().enumerate() {
+            let names = names_of(&found.sources);
+            let why = why(&found.sources, causes);
+            if self.budgets.consume_all(&found.sources, reason) && self.start(found, reason, (index, &why)) {
+                begun.extend(names);
+            }
+        }
+        let groups = deleted.into_iter().map(|found| found.sources).collect();
+        begun.extend(self.delete_outdated(groups, &replaced_sources, reason, causes));
+        for candidate in allowed.iter().filter(|candidate| !begun.contains(&candidate.claim.name)) {
             self.memory.irreplaceable.insert(candidate.claim.name.clone(), self.search.now);
         }
-        let moves = self.filter.all_moves(&self.simulation, &sources, MAX_NEW_NODES);
-        let any = !moves.is_empty();
-        for (index, found) in moves.into_iter().enumerate() {
-            if !self.budgets.consume_all(&found.sources, reason) {
-                continue;
-            }
-            let why = why(&found, causes);
-            if found.new_nodes.is_empty() {
-                self.delete_outdated(&found, reason, &why);
-            } else {
-                self.start(found, reason, (index, &why));
-            }
-        }
-        any
+        !begun.is_empty()
     }
 
-    fn delete_outdated(&mut self, found: &Component<'_, '_>, reason: DisruptionReason, why: &str) {
-        let Some(outcome) = self.simulation.without(&found.sources, 0) else { return };
-        let preconditions = Arc::new(self.preconditions(&found.sources, &outcome));
-        for source in &found.sources {
-            let command = Command::DeleteClaim { claim: source.claim.reference(), category: reason.category() };
-            self.plan.push_if(&preconditions, command, why);
+    /// Deletes those of these nodes whose pods find room on others however they are placed, but not on these others, which are
+    /// going to be replaced.
+    fn delete_outdated(
+        &mut self,
+        groups: Vec<Vec<&Candidate<'_>>>,
+        others: &[&Candidate<'_>],
+        reason: DisruptionReason,
+        causes: &BTreeMap<ClaimName, ReplacementCause>,
+    ) -> BTreeSet<ClaimName> {
+        let simulation = self.simulation.excluding(others);
+        let mut groups = simulation.largest_set(Vec::new(), &groups, 0);
+        groups.retain(|group| self.budgets.consume_all(group, reason));
+        let sources = groups.concat();
+        if sources.is_empty() {
+            return BTreeSet::new();
         }
+        let Some(outcome) = simulation.without(&sources, 0) else { return BTreeSet::new() };
+        let preconditions = Arc::new(self.preconditions(&sources, &outcome));
+        for source in &sources {
+            let command = Command::DeleteClaim { claim: source.claim.reference(), category: reason.category() };
+            self.plan.push_if(&preconditions, command, why(&[*source], causes));
+        }
+        names_of(&sources)
     }
 }
 
 /// Why the nodes of a move are replaced, for people.
-fn why(found: &Component<'_, '_>, causes: &BTreeMap<ClaimName, ReplacementCause>) -> String {
-    let causes = found.sources.iter().filter_map(|source| causes.get(&source.claim.name));
+fn why(sources: &[&Candidate<'_>], causes: &BTreeMap<ClaimName, ReplacementCause>) -> String {
+    let causes = sources.iter().filter_map(|source| causes.get(&source.claim.name));
     let texts: BTreeSet<String> = causes.map(ToString::to_string).collect();
     format!("because of {}", texts.into_iter().collect::<Vec<_>>().join("; "))
 }

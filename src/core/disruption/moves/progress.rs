@@ -36,6 +36,10 @@ pub(in crate::disruption) fn continue_moves(
         }
     }
     for one in ended.iter().filter_map(|name| memory.moves.remove(name)) {
+        // Where its replacement has failed, others take their turn first.
+        let is_outdated = matches!(one.reason, DisruptionReason::Drifted | DisruptionReason::Expiring);
+        let tried = one.sources.iter().filter(|_| is_outdated).map(|source| (source.name.clone(), now));
+        memory.irreplaceable.extend(tried);
         memory.failed.extend(one.sources.into_iter().map(|source| source.name));
     }
     unmark(snapshot, memory, now, plan);
@@ -222,8 +226,12 @@ impl Progress<'_> {
     /// Deletes a source. What must not be disrupted now, or what the budget has no room for, may go later: until the
     /// deadline it is waited for.
     fn delete(&mut self, claim: &Claim, reason: DisruptionReason, replacements: &str) {
-        let pool = claim.spec.pool.as_ref().and_then(|name| self.snapshot.pools().get(name));
-        let left = pool.map_or(u32::MAX, |pool| {
+        let name = claim.spec.pool.as_ref();
+        let pool = name.and_then(|name| self.snapshot.pools().get(name));
+        // What the budgets of one that cannot be read allow is not known.
+        let is_unreadable = name.is_some_and(|name| self.snapshot.is_unreadable_pool(name));
+        let without = if is_unreadable { 0 } else { u32::MAX };
+        let left = pool.map_or(without, |pool| {
             let left = remaining_deletions(self.snapshot, pool, reason, self.now);
             left.saturating_sub(self.deleted_of(&pool.name))
         });

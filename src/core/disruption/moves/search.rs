@@ -97,7 +97,7 @@ impl<'a> Search<'a> {
 }
 
 /// Nodes that are deleted in this very pass: no pods are moved there.
-pub(in crate::disruption) fn nodes_being_deleted(candidates: &[&Candidate<'_>], plan: &Plan) -> BTreeSet<NodeName> {
+fn nodes_being_deleted(candidates: &[&Candidate<'_>], plan: &Plan) -> BTreeSet<NodeName> {
     let deleted: BTreeSet<&ClaimName> = plan
         .commands
         .iter()

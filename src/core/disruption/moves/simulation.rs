@@ -79,6 +79,13 @@ impl<'a> Simulation<'a> {
         one
     }
 
+    /// The same without the nodes of these candidates, of whose pods is decided elsewhere.
+    pub(super) fn excluding(&self, others: &[&Candidate<'_>]) -> Self {
+        let mut one = self.clone();
+        one.leaving.extend(others.iter().map(|candidate| candidate.node.name.clone()));
+        one
+    }
+
     /// Where the pods of these candidates go, with at most so many new nodes; `None` if one of them, or one of those that
     /// wait, cannot be scheduled then, or if it would have to go to a node that is not ready for pods.
     pub(super) fn without(&self, sources: &[&Candidate<'_>], max_new_nodes: usize) -> Option<SchedulingResult> {

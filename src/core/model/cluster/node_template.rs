@@ -13,6 +13,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 /// The version of the list of fields. Templates of other versions are not compared: what they lack says nothing.
 const VERSION: u32 = 1;
@@ -91,7 +92,8 @@ impl NodeTemplate {
     /// The template of a NodePool and its AKSNodeClass, if that is known, with what is beside them.
     #[must_use]
     pub fn of(pool: &NodePool, class: Option<&NodeClass>, base: &NodeBase) -> Self {
-        let image = base.image.as_ref().map(|image| (IMAGE.to_owned(), shortened(image)));
+        // Azure compares ids without case.
+        let image = base.image.as_ref().map(|image| (IMAGE.to_owned(), shortened(&image.to_ascii_lowercase())));
         Self {
             version: VERSION,
             node_pool: bounded(fields_of_pool(pool)),
@@ -107,19 +109,17 @@ impl NodeTemplate {
         self.kubernetes_version.as_deref()
     }
 
-    /// What a NodeClaim says itself about the template of its NodePool. Labels and annotations that the NodePool does not set
-    /// may have another origin.
+    /// The fields of a NodePool that are not the same on a NodeClaim of which is not recorded what it was made from. Labels that
+    /// the NodePool does not set may have another origin. Annotations that the NodeClaim lacks were once not written to it.
     #[must_use]
-    pub fn of_claim(claim: &ClaimSpec, pool: &NodePool) -> Self {
-        let of_pool = |own: &Labels, set: &Labels| {
-            own.iter()
-                .filter(|(key, _)| set.contains_key(*key))
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect()
+    pub fn changes_since_claim(claim: &ClaimSpec, pool: &NodePool) -> Vec<FieldChange> {
+        let common = |entries: &Labels, others: &Labels| -> Labels {
+            let is_common = |(key, _): &(&Arc<str>, &Arc<str>)| others.contains_key(*key);
+            entries.iter().filter(is_common).map(|(key, value)| (key.clone(), value.clone())).collect()
         };
         let made_it = NodePool {
-            labels: of_pool(&claim.labels, &pool.labels),
-            annotations: of_pool(&claim.annotations, &pool.annotations),
+            labels: common(&claim.labels, &pool.labels),
+            annotations: common(&claim.annotations, &pool.annotations),
             taints: claim.taints.clone(),
             startup_taints: claim.startup_taints.clone(),
             class: claim.class.clone(),
@@ -127,7 +127,9 @@ impl NodeTemplate {
             termination_grace_period: claim.termination_grace_period,
             ..pool.clone()
         };
-        Self::of(&made_it, None, &NodeBase::default())
+        let now = NodePool { annotations: common(&pool.annotations, &claim.annotations), ..pool.clone() };
+        let base = NodeBase::default();
+        Self::of(&made_it, None, &base).changes(&Self::of(&now, None, &base))
     }
 
     /// The fields that are not the same in a later template. None if either has another version, because this is another
@@ -139,7 +141,10 @@ impl NodeTemplate {
         }
         let mut all = changes(TemplateObject::NodePool, &self.node_pool, &later.node_pool);
         if let (Some(old), Some(new)) = (&self.node_class, &later.node_class) {
-            all.extend(changes(TemplateObject::NodeClass, old, new));
+            // Without a subnet that of all others is meant, where it was not known.
+            let is_known =
+                |change: &FieldChange| change.field != SUBNET || change.from.is_some() && change.to.is_some();
+            all.extend(changes(TemplateObject::NodeClass, old, new).into_iter().filter(is_known));
         }
         if !self.configuration.is_empty() && !later.configuration.is_empty() {
             all.extend(changes(TemplateObject::Configuration, &self.configuration, &later.configuration));
@@ -154,6 +159,8 @@ impl NodeTemplate {
     }
 }
 
+/// The field of an AKSNodeClass that names the subnet.
+const SUBNET: &str = "spec.vnetSubnetID";
 /// The field of the configuration that names the image.
 const IMAGE: &str = "nodes.image";
 /// The path under which the hash of too many fields is.
@@ -214,7 +221,7 @@ fn fields_of_class(class: &NodeClass, base: &NodeBase) -> Fields {
     set("spec.maxPods", class.max_pods.map(|pods| pods.to_string()));
     // Azure compares ids without case. That of all others makes the same nodes as its name in the class.
     let default_subnet = || base.subnet.as_ref().map(|subnet| subnet.folded().to_owned());
-    set("spec.vnetSubnetID", class.subnet.as_ref().map(|subnet| subnet.to_ascii_lowercase()).or_else(default_subnet));
+    set(SUBNET, class.subnet.as_ref().map(|subnet| subnet.to_ascii_lowercase()).or_else(default_subnet));
     set("spec.security.encryptionAtHost", is_set(class.encryption_at_host, "true"));
     set("spec.security.trustedLaunch.secureBoot", is_set(class.secure_boot, "true"));
     set("spec.security.trustedLaunch.vtpm", is_set(class.vtpm, "true"));

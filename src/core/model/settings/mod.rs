@@ -65,6 +65,9 @@ pub enum ControllerMode {
     Provisioner,
 }
 
+/// How long before the end of `expireAfter` nodes are replaced at most, unless `napkeeper.yaml` says otherwise.
+pub const DEFAULT_EXPIRY_LEAD: SignedDuration = SignedDuration::from_hours(24);
+
 impl Settings {
     /// Karpenter's defaults: batch window 1 s to 10 s, disruption every 10 s, launch within 5 min, registration within
     /// 15 min (`karpenter-core` v1.14, operator options and nodeclaim liveness). Karpenter has no limit for what follows;
@@ -78,7 +81,7 @@ impl Settings {
             batch_max_duration: SignedDuration::from_secs(10),
             min_values_policy: MinValuesPolicy::Strict,
             disruption_poll_interval: SignedDuration::from_secs(10),
-            expiry_lead: SignedDuration::from_hours(24),
+            expiry_lead: DEFAULT_EXPIRY_LEAD,
             consolidation_threads: NonZeroUsize::MIN,
             launch_timeout: SignedDuration::from_mins(5),
             registration_timeout: SignedDuration::from_mins(15),

@@ -32,10 +32,17 @@ enum Method {
     ReplacedByOne,
     /// Several nodes are replaced together.
     ReplacedTogether,
+    /// A node has drifted.
+    Drifted,
+    /// A node expires soon.
+    Expiring,
 }
 
 impl Method {
-    const ALL: [Self; 4] = [Self::Empty, Self::Deleted, Self::ReplacedByOne, Self::ReplacedTogether];
+    /// Those by which nodes are disrupted when load falls.
+    const FALLING: [Self; 4] = [Self::Empty, Self::Deleted, Self::ReplacedByOne, Self::ReplacedTogether];
+    /// Those by which nodes are disrupted whatever they cost.
+    const OUTDATED: [Self; 2] = [Self::Drifted, Self::Expiring];
 }
 
 /// What interrupts the controller at a write.
@@ -110,6 +117,7 @@ fn falling(method: Method, seed: u64) -> WorldSetup {
         Method::Empty | Method::Deleted => &["2"],
         Method::ReplacedByOne => &["2", "4", "8", "16"],
         Method::ReplacedTogether => &["8", "16"],
+        Method::Drifted | Method::Expiring => unreachable!("load does not fall there"),
     };
     if method == Method::Empty {
         pool.disruption.policy = ConsolidationPolicy::WhenEmpty;
@@ -121,6 +129,7 @@ fn falling(method: Method, seed: u64) -> WorldSetup {
         Method::Deleted => ((number(3, 8), 600), (number(3, 6), 600), 0),
         Method::ReplacedByOne => ((number(1, 3), 700), (number(4, 12), 900), number(0, 1)),
         Method::ReplacedTogether => ((10, i64::from(number(2650, 3050))), (number(2, 5), 1500), 0),
+        Method::Drifted | Method::Expiring => unreachable!("load does not fall there"),
     };
     start.manifests.pools = vec![pool];
     start.manifests.workloads =
@@ -132,7 +141,7 @@ fn falling(method: Method, seed: u64) -> WorldSetup {
     let steps = match method {
         Method::ReplacedByOne => 1,
         Method::ReplacedTogether => stays.0 / 2,
-        Method::Empty | Method::Deleted => stays.0.max(leaves.0),
+        Method::Empty | Method::Deleted | Method::Drifted | Method::Expiring => stays.0.max(leaves.0),
     };
     if method == Method::ReplacedTogether {
         start.actions.push(after(0, Action::Pause { switches: vec![PauseSwitch::Disrupt] }));
@@ -152,7 +161,30 @@ fn falling(method: Method, seed: u64) -> WorldSetup {
 
 /// The world of a seed, and the method that is most likely in it.
 fn world_of(seed: u64) -> WorldSetup {
-    falling(Method::ALL[usize::try_from(seed % 4).unwrap()], seed)
+    falling(Method::FALLING[usize::try_from(seed % 4).unwrap()], seed)
+}
+
+/// A world in which the load stays, and nodes drift or expire.
+fn outdated_world_of(seed: u64) -> WorldSetup {
+    let mut random = Random::of(seed, "outdated");
+    let mut start = mk_start(seed);
+    let mut pool = mk_pool("general-purpose", 10, &["on-demand"], 200);
+    let share = *random.pick(&[34, 50, 100]).unwrap();
+    pool.disruption.budgets = vec![Budget { nodes: BudgetNodes::Percent(share), reasons: None, window: None }];
+    pool.requirements.add_entry(labels::SKU_CPU, Operator::In, &["2", "4"]).unwrap();
+    if seed.is_multiple_of(2) {
+        let (pool, label, value) = (pool.name.clone(), Arc::from("team"), Arc::from("a"));
+        start.actions.push(after(FALL, Action::LabelPool { pool, label, value }));
+    } else {
+        // They are replaced in its last tenth, and their replacements do not expire within the world.
+        pool.expire_after = Some(SignedDuration::from_mins(60));
+    }
+    start.manifests.pools = vec![pool];
+    let replicas = u32::try_from(random.between(4, 9)).unwrap();
+    start.manifests.workloads = vec![mk_deployment("stays", replicas, 1500, 1024)];
+    let unavailable = u32::try_from(random.between(1, 3)).unwrap();
+    start.manifests.budgets = vec![budget_of("stays", BudgetLimit::MaxUnavailable(unavailable))];
+    start
 }
 
 /// True while nodes are marked, deleted or launched for others.
@@ -191,6 +223,8 @@ fn methods(world: &World) -> BTreeSet<Method> {
         (Method::Deleted, disrupted("can move to")),
         (Method::ReplacedByOne, is_replaced && by_one),
         (Method::ReplacedTogether, is_replaced && together),
+        (Method::Drifted, disrupted("drifted: ")),
+        (Method::Expiring, disrupted("expiring: ")),
     ];
     found.into_iter().filter_map(|(method, occurs)| occurs.then_some(method)).collect()
 }
@@ -268,9 +302,20 @@ const FEW: u64 = 8;
 /// `NAPKEEPER_SEEDS=from..to` interrupts every write of these worlds.
 #[test]
 fn every_disruption_ends_wherever_the_controller_is_interrupted() {
+    search_all(FEW, world_of, &Method::FALLING);
+}
+
+/// The same with nodes that drift or expire.
+#[test]
+fn every_outdated_node_is_replaced_wherever_the_controller_is_interrupted() {
+    search_all(4, outdated_world_of, &Method::OUTDATED);
+}
+
+/// Interrupts the worlds of so many seeds, or of those that are requested; among them all these methods must occur.
+fn search_all(few: u64, world_of: impl Fn(u64) -> WorldSetup + Sync, methods: &[Method]) {
     let requested = requested_seeds();
     let sample = requested.is_none().then_some(SAMPLE);
-    let seeds = requested.unwrap_or(0..FEW);
+    let seeds = requested.unwrap_or(0..few);
     let (wrong, seen) = (Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
     on_all_processors(seeds.clone(), |seed| match search(&world_of(seed), sample) {
         Ok(methods) => seen.lock().unwrap().extend(methods),
@@ -279,7 +324,8 @@ fn every_disruption_ends_wherever_the_controller_is_interrupted() {
     let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let seen = seen.into_inner().unwrap();
-    assert!(seeds.end - seeds.start < FEW || seen == BTreeSet::from(Method::ALL), "only {seen:?}");
+    let all_occur = methods.iter().all(|method| seen.contains(method));
+    assert!(seeds.end - seeds.start < few || all_occur, "only {seen:?}");
 }
 
 /// Of these interruptions three evicted pods that then went to a node about to be deleted, and were evicted once more.

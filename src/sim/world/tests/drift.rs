@@ -52,6 +52,7 @@ fn a_changed_label_rolls_through_the_budget_and_moves_each_pod_once() {
             print(&world);
         }
         assert_eq!(old, 0, "seed {seed}");
+        assert!(drifted >= before, "seed {seed}: {drifted} deleted by drift");
         assert!((1..=3).contains(&most_going), "seed {seed}: {most_going} at once");
         assert!(evictions <= 30, "seed {seed}: {evictions} evictions of 20 pods");
     }

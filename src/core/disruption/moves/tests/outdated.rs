@@ -1,6 +1,7 @@
 //! Tests of how drifted nodes are replaced.
 
 use super::*;
+use crate::model::cluster::launch_hold::PoolHold;
 use crate::model::cluster::node_base::NodeBase;
 use crate::model::cluster::node_template::NodeTemplate;
 use crate::model::cluster::pool::NodeClass;
@@ -302,4 +303,47 @@ fn another_image_or_subnet_is_drift_where_it_is_known() {
     let named = NodeClass { subnet: Some("/subscriptions/s/resourceGroups/g/subnets/a".into()), ..class.clone() };
     let same = NodeTemplate::of(&world.pool, Some(&named), &with(None, None));
     assert_eq!(template(&with(None, Some("A"))).changes(&same), [], "the class names what was the default");
+}
+
+#[test]
+fn nodes_of_which_nothing_is_recorded_do_not_drift_by_annotations_they_never_had() {
+    let mut world = relabelled(1);
+    world.pool.labels.clear();
+    world.pool.annotations.insert("example.com/owner".into(), "a".into());
+    world.set_budget(BudgetNodes::Count(1));
+    assert!(world.all(60).is_empty());
+    let mut claim = world.claim("c00");
+    claim.spec.annotations.insert("example.com/owner".into(), "b".into());
+    world.snapshot.put_claim(claim);
+    assert_eq!(world.wait(60), ["note drift of c00"]);
+}
+
+/// Of a NodePool whose nodes did not come up, one is tried; the others, and consolidation, go on.
+#[test]
+fn a_held_pool_replaces_one_node_when_it_may_try_one() {
+    let held = PoolHold::Held { reason: "they do not join".into() };
+    for (hold, creations) in [(held, 0), (PoolHold::OneNode, 1)] {
+        let mut world = relabelled(3);
+        world.set_budget(BudgetNodes::Percent(100));
+        world.snapshot.pool_holds.insert(world.pool.name.clone(), hold);
+        let done = world.all(120);
+        assert_eq!(done.iter().filter(|step| step.starts_with("create")).count(), creations, "{done:?}");
+    }
+}
+
+#[test]
+fn a_drifted_node_that_cannot_be_replaced_does_not_stop_consolidation() {
+    let mut world = World::new(LARGE, 3);
+    world.run_pod("big", "c00", 15_500);
+    world.run_pod("a", "c01", 500);
+    world.run_pod("b", "c02", 500);
+    world.set_label("a");
+    for name in ["c01", "c02"] {
+        let mut claim = world.claim(name);
+        claim.spec.labels.insert("team".into(), "a".into());
+        world.snapshot.put_claim(claim);
+    }
+    world.snapshot.pool_holds.insert(world.pool.name.clone(), PoolHold::Held { reason: "they do not join".into() });
+    let done = world.all(300);
+    assert!(done.iter().any(|step| step.starts_with("underutilized")), "{done:?}");
 }
