@@ -2,6 +2,7 @@
 //!
 //! Both are read as the controller reads a cluster.
 
+use crate::output;
 use anyhow::{Context, bail};
 use napkeeper_api::azure_facts::PublishedFacts;
 use napkeeper_controller::wall_clock::WallClock;
@@ -67,8 +68,26 @@ pub(super) struct ListedCluster {
     pub(super) remarks: Vec<String>,
 }
 
+/// Lists a cluster: as kubectl has listed it, or live. What could not be read is told. Returns where it is from, too.
+pub(super) fn read(
+    from: Option<&Path>,
+    kubeconfig: Option<&Path>,
+    namespace: &str,
+    kinds: BTreeSet<WatchedKind>,
+) -> anyhow::Result<(ListedCluster, String)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let (listed, from) = match from {
+        Some(path) => (runtime.block_on(saved(path, kinds))?, path.display().to_string()),
+        None => (runtime.block_on(live(kubeconfig, namespace, kinds))?, "the cluster".to_owned()),
+    };
+    for remark in &listed.remarks {
+        output::warning(remark);
+    }
+    Ok((listed, from))
+}
+
 /// Lists a cluster live.
-pub(super) async fn live(
+async fn live(
     kubeconfig: Option<&Path>,
     namespace: &str,
     kinds: BTreeSet<WatchedKind>,
@@ -84,7 +103,7 @@ pub(super) async fn live(
 }
 
 /// Reads the output of kubectl: a file, or a folder of files.
-pub(super) async fn saved(path: &Path, kinds: BTreeSet<WatchedKind>) -> anyhow::Result<ListedCluster> {
+async fn saved(path: &Path, kinds: BTreeSet<WatchedKind>) -> anyhow::Result<ListedCluster> {
     let mut objects = Objects::new();
     for file in json_files(path)? {
         let shown = file.display().to_string();

@@ -72,18 +72,8 @@ fn snapshot(args: &Args) -> anyhow::Result<(Snapshot, String)> {
     let catalog = Catalog::embedded()?;
     let region = args.region.as_deref().map(|text| catalog.find_region(text)).transpose()?;
     let given = args.facts.as_deref().map(crate::published_facts::read).transpose()?.map(|(published, _)| published);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    let kinds = cluster::kinds_of_nodes();
-    let (mut listed, from) = match &args.from {
-        Some(path) => (runtime.block_on(cluster::saved(path, kinds))?, path.display().to_string()),
-        None => {
-            let live = cluster::live(args.kubeconfig.as_deref(), &args.facts_namespace, kinds);
-            (runtime.block_on(live)?, "the cluster".to_owned())
-        }
-    };
-    for remark in &listed.remarks {
-        output::warning(remark);
-    }
+    let (saved, kubeconfig) = (args.from.as_deref(), args.kubeconfig.as_deref());
+    let (mut listed, from) = cluster::read(saved, kubeconfig, &args.facts_namespace, cluster::kinds_of_nodes())?;
     let published = given.or_else(|| listed.published.take());
     let sheet = PriceSheet::default();
     let sources = CatalogSources { catalog: &catalog, region: region.as_ref(), published, sheet: &sheet };

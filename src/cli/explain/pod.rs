@@ -120,23 +120,8 @@ fn state(args: &Args, query: &PodQuery) -> anyhow::Result<Option<SchedulingState
         }
         return Ok(Some(state));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    let (mut listed, from) = match &args.from {
-        Some(path) => {
-            (runtime.block_on(cluster::saved(path, cluster::kinds_of_scheduling()))?, path.display().to_string())
-        }
-        None => (
-            runtime.block_on(cluster::live(
-                args.kubeconfig.as_deref(),
-                &args.facts_namespace,
-                cluster::kinds_of_scheduling(),
-            ))?,
-            "the cluster".to_owned(),
-        ),
-    };
-    for remark in &listed.remarks {
-        output::warning(remark);
-    }
+    let (saved, kubeconfig) = (args.from.as_deref(), args.kubeconfig.as_deref());
+    let (mut listed, from) = cluster::read(saved, kubeconfig, &args.facts_namespace, cluster::kinds_of_scheduling())?;
     published = published.or_else(|| listed.published.take());
     let (mut snapshot, now) = (listed.snapshot, Timestamp::now());
     sources(published).add_to(&mut snapshot, now)?;

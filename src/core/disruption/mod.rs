@@ -185,7 +185,7 @@ fn replace_all_outdated(
     let drifted = drifted.into_iter().map(|(name, drift)| (name, ReplacementCause::Drift(drift))).collect();
     let causes: [(DisruptionReason, BTreeMap<ClaimName, ReplacementCause>); 2] =
         [(DisruptionReason::Expiring, expiring), (DisruptionReason::Drifted, drifted)];
-    causes.into_iter().any(|(reason, causes)| {
+    causes.into_iter().filter(|(_, causes)| !causes.is_empty()).any(|(reason, causes)| {
         let candidates = outdated_candidates(snapshot, search.provision, &causes, now);
         let leaving = nodes_deleted_by(snapshot, plan);
         let outdated = Outdated { reason, candidates: &candidates, causes: &causes, leaving };
@@ -195,10 +195,7 @@ fn replace_all_outdated(
 
 /// The nodes of NodeClaims that a plan deletes: no pods are moved there.
 fn nodes_deleted_by(snapshot: &Snapshot, plan: &Plan) -> BTreeSet<NodeName> {
-    let deleted = plan.commands.iter().filter_map(|planned| match &planned.command {
-        Command::DeleteClaim { claim, .. } => snapshot.claims().get(&claim.name),
-        _ => None,
-    });
+    let deleted = plan.deleted_claims().filter_map(|name| snapshot.claims().get(name));
     deleted.filter_map(|claim| Some(snapshot.node_of(claim)?.name.clone())).collect()
 }
 
@@ -230,7 +227,8 @@ fn delete_empty(
             plan.wake_at(due);
             memory.next_validation = Some(memory.next_validation.map_or(due, |earlier| earlier.min(due)));
         } else if budgets.consume(candidate, DisruptionReason::Empty) {
-            let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "empty" };
+            let category = DisruptionReason::Empty.category();
+            let command = Command::DeleteClaim { claim: candidate.claim.reference(), category };
             let preconditions = Preconditions::same_pods(snapshot, [&candidate.node.name]);
             plan.push_if(&Arc::new(preconditions), command, reason_of_emptiness(candidate));
         } else {

@@ -2,7 +2,7 @@
 //!
 //! Which version a node has is up to its image. So after an upgrade of the control plane nodes are replaced only if new nodes
 //! have the new version, as the newest node that was created since shows. As long as there is none, one node is replaced first.
-//! Where new nodes have another version, none is replaced: it would go on for ever.
+//! Where new nodes have another version, none is replaced: replacing them would never end.
 
 use super::candidate::is_disruptable;
 use super::drift::DriftReason;

@@ -12,6 +12,7 @@ mod script;
 mod status_report;
 
 use crate::model::cluster::node::Node;
+use crate::model::names::ClaimName;
 pub use aks_machine::{AksMachineRequest, AksMachineSpec};
 pub use cloud_request::CloudRequest;
 pub use command::{
@@ -65,6 +66,14 @@ impl Plan {
     pub fn update_node(&mut self, node: &Node, update: NodeUpdate, reason: impl AsRef<str>) {
         let (node, uid) = (node.name.clone(), node.uid.clone());
         self.push(Command::UpdateNode { node, uid, update }, reason);
+    }
+
+    /// The NodeClaims that it deletes.
+    pub fn deleted_claims(&self) -> impl Iterator<Item = &ClaimName> {
+        self.commands.iter().filter_map(|planned| match &planned.command {
+            Command::DeleteClaim { claim, .. } => Some(&claim.name),
+            _ => None,
+        })
     }
 
     /// Decide again at this time, or earlier if that was requested already.

@@ -597,7 +597,7 @@ fn no_node_is_deleted_or_replaced_while_many_nodes_are_not_ready() {
     assert_eq!(drafts(&pass(&snapshot, &mut StaticCapacityMemory::default(), 60)).len(), 1);
 }
 
-/// Otherwise a node would be launched and deleted again for ever.
+/// Otherwise nodes would be launched and deleted again without end.
 #[test]
 fn a_version_that_new_nodes_do_not_have_is_tried_once() {
     let pool = static_pool(3);

@@ -15,7 +15,7 @@ const MESSAGE: &str = "napkeeper launches only NodeClaims that it creates itself
 /// Karpenter marks its own NodeClaims with its finalizer within seconds. One that is younger may be another Karpenter's.
 const MIN_AGE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Refuses NodeClaims that neither napkeeper nor Karpenter has created, in their status: they would wait for ever.
+/// Refuses NodeClaims that neither napkeeper nor Karpenter has created, in their status: they are never launched.
 pub(super) fn refuse_standalone_claims(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
     if snapshot.launch_hold.is_some() {
         return;

@@ -49,9 +49,10 @@ pub(super) fn usage_by_pool(snapshot: &Snapshot) -> BTreeMap<NodePoolName, PoolU
         }
     }
     for node in snapshot.nodes().values() {
-        let Some(pool) = node.label(NODEPOOL).and_then(|name| NodePoolName::new(name).ok()) else { continue };
-        let has_claim = node.provider_id.as_ref().is_some_and(|id| snapshot.claim_by_provider_id(id).is_some());
-        if !has_claim {
+        if node.provider_id.as_ref().is_some_and(|id| snapshot.claim_by_provider_id(id).is_some()) {
+            continue;
+        }
+        if let Some(pool) = node.label(NODEPOOL).and_then(|name| NodePoolName::new(name).ok()) {
             usage.entry(pool).or_default().count(&node.capacity);
         }
     }

@@ -13,7 +13,7 @@ use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::Taint;
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodePoolName};
-use crate::plan::{ClaimUpdate, Command, NodeUpdate, Plan, PlannedCommand};
+use crate::plan::{ClaimUpdate, Command, NodeUpdate, Plan};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -247,14 +247,11 @@ impl Progress<'_> {
 
     /// How many nodes of a pool this plan deletes.
     fn deleted_of(&self, pool: &NodePoolName) -> u32 {
-        let of_pool = |planned: &&PlannedCommand| match &planned.command {
-            Command::DeleteClaim { claim, .. } => {
-                let claim = self.snapshot.claims().get(&claim.name);
-                claim.is_some_and(|claim| claim.spec.pool.as_ref() == Some(pool))
-            }
-            _ => false,
+        let of_pool = |name: &&ClaimName| {
+            let claim = self.snapshot.claims().get(*name);
+            claim.is_some_and(|claim| claim.spec.pool.as_ref() == Some(pool))
         };
-        u32::try_from(self.plan.commands.iter().filter(of_pool).count()).unwrap_or(u32::MAX)
+        u32::try_from(self.plan.deleted_claims().filter(of_pool).count()).unwrap_or(u32::MAX)
     }
 
     fn is_disruptable(&self, claim: &Claim, reason: DisruptionReason) -> bool {

@@ -17,7 +17,7 @@ use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodeName};
 use crate::model::settings::Settings;
 use crate::model::support::parallel::map_in_order;
-use crate::plan::{Command, Plan};
+use crate::plan::Plan;
 use crate::provisioning::capacity_buffers::BufferCapacity;
 use crate::provisioning::{ProvisionMemory, StateGenerations, has_unobserved_claims};
 use crate::scheduling::AvailableOfferings;
@@ -98,14 +98,7 @@ impl<'a> Search<'a> {
 
 /// Nodes that are deleted in this very pass: no pods are moved there.
 fn nodes_being_deleted(candidates: &[&Candidate<'_>], plan: &Plan) -> BTreeSet<NodeName> {
-    let deleted: BTreeSet<&ClaimName> = plan
-        .commands
-        .iter()
-        .filter_map(|planned| match &planned.command {
-            Command::DeleteClaim { claim, .. } => Some(&claim.name),
-            _ => None,
-        })
-        .collect();
+    let deleted: BTreeSet<&ClaimName> = plan.deleted_claims().collect();
     let of_deleted = candidates.iter().filter(|c| deleted.contains(&c.claim.name));
     of_deleted.map(|c| c.node.name.clone()).collect()
 }

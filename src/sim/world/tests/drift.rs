@@ -4,7 +4,7 @@ use super::*;
 use napkeeper_core::model::cluster::node::Node;
 
 /// Twenty pods of two cores in one NodePool, three nodes of which may go at once; its label `team` changes after an hour.
-fn relabelled(seed: u64) -> WorldSetup {
+pub(super) fn relabelled(seed: u64) -> WorldSetup {
     let mut setup = mk_start(seed);
     let mut pool = mk_pool("general-purpose", 10, &["on-demand"], 200);
     pool.requirements.add_entry(labels::INSTANCE_TYPE, Operator::In, &["Standard_D4s_v5"]).unwrap();

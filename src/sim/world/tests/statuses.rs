@@ -1,5 +1,6 @@
 //! Worlds in which the statuses of NodePools and AKSNodeClasses are read.
 
+use super::drift::relabelled;
 use super::*;
 use napkeeper_core::model::cluster::status::{ConditionType, PoolStatus};
 
@@ -9,14 +10,8 @@ fn pool_name() -> NodePoolName {
 
 /// Twenty pods of two cores; the label `team` of their NodePool changes after an hour, and they leave after four.
 fn setup(seed: u64) -> WorldSetup {
-    let mut setup = mk_start(seed);
-    let mut pool = mk_pool("general-purpose", 10, &["on-demand"], 200);
-    pool.requirements.add_entry(labels::INSTANCE_TYPE, Operator::In, &["Standard_D4s_v5"]).unwrap();
-    pool.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(3), reasons: None, window: None }];
-    setup.manifests.pools = vec![pool];
-    setup.manifests.workloads = vec![mk_deployment("web", 20, 1500, 1024)];
-    let label = Action::LabelPool { pool: pool_name(), label: Arc::from("team"), value: Arc::from("a") };
-    setup.actions = vec![after(60, label), after(240, Action::Scale { workload: key("web"), replicas: 0 })];
+    let mut setup = relabelled(seed);
+    setup.actions.push(after(240, Action::Scale { workload: key("web"), replicas: 0 }));
     setup
 }
 
