@@ -48,6 +48,10 @@ pub struct Cluster {
     pub provisioning: Option<Provisioning>,
     /// How nodes are replaced; provisioner mode alone.
     pub disruption: Option<Disruption>,
+    /// By which conditions and taints nodes are unhealthy or about to be lost; provisioner mode alone. These stand in place
+    /// of the defaults; an empty list repairs and interrupts no node.
+    #[schemars(length(max = 50))]
+    pub node_health: Option<Vec<NodeHealth>>,
     /// Network mode.
     #[schemars(with = "Option<String>", extend("enum" = ["overlay", "node-subnet", "pod-subnet", "none"]))]
     pub network_mode: Option<NetworkMode>,
@@ -125,6 +129,31 @@ pub struct Disruption {
     /// How long before the end of expireAfter nodes are replaced within budgets at most, for example 6h; a tenth of expireAfter
     /// where that is less. Absent is 24h; 0s is not before.
     pub expiry_lead: Option<String>,
+}
+
+/// A condition or a taint of a node, and what it means.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodeHealth {
+    /// Type of a condition, for example Ready; either this or taint.
+    #[schemars(length(min = 1, max = 316))]
+    pub condition: Option<String>,
+    /// Status of the condition, in quotes.
+    #[schemars(extend("enum" = ["True", "False", "Unknown"]))]
+    pub status: Option<String>,
+    /// The condition's reason or its message must begin with one of these, in any case; absent is any.
+    #[schemars(length(min = 1))]
+    pub words: Option<Vec<String>>,
+    /// Key of a taint.
+    #[schemars(length(min = 1, max = 317))]
+    pub taint: Option<String>,
+    /// How long it is tolerated, for example 10m; absent is 0s.
+    #[serde(rename = "for")]
+    pub tolerated: Option<String>,
+    /// What it means: repair replaces an unhealthy node, unless too many are; interruption moves the pods of a node that
+    /// Azure is about to take away.
+    #[schemars(extend("enum" = ["repair", "interruption"]))]
+    pub means: String,
 }
 
 /// How nodes join the cluster.

@@ -107,7 +107,7 @@ pub async fn run(options: Options) -> Result<()> {
     let (fact_collector, facts) = FactCollector::new(sources, facts::Metrics::register(&mut registry));
     let catalog = Arc::clone(&facts.borrow().catalog);
     let (events, event_writer) = Events::start(client.clone(), &identity);
-    let watch_options = watch_options(&options, &client, &clock);
+    let watch_options = watch_options(&options, &cluster, &client, &clock);
     let start_watch = start_watch(options.mode, client.clone(), watch_options, health.check("definitions"));
     let (buffer_sync, (buffers, placements)) = BufferSync::new(client.clone(), Arc::clone(&clock), lease.clone());
     let (version_sync, node_base) = VersionSync::new(client.clone(), configured_node_base(&options, &cluster)?);
@@ -157,9 +157,11 @@ type StartWatch = Box<dyn Fn(mpsc::Sender<WatchEvent>) -> JoinHandle<()> + Send>
 
 /// What the terms of this process share. A replica that stands by watches nothing: that the pause switch exists it learns
 /// now, so that it misses the switch if that is gone when it leads.
-fn watch_options(options: &Options, client: &Client, clock: &Arc<dyn Clock>) -> WatchOptions {
+fn watch_options(options: &Options, cluster: &ClusterConfig, client: &Client, clock: &Arc<dyn Clock>) -> WatchOptions {
     let mut watch_options = WatchOptions::new(Arc::clone(clock), options.namespace.clone());
-    if options.mode == ControllerMode::Companion {
+    if options.mode == ControllerMode::Provisioner {
+        watch_options.node_health = Arc::clone(&cluster.settings.node_health);
+    } else {
         // It drains no nodes, and has no permission to list PodDisruptionBudgets.
         for kind in [WatchedKind::DisruptionBudgets, WatchedKind::Attachments] {
             watch_options.kinds.remove(&kind);

@@ -243,6 +243,7 @@ pub(crate) fn node(name: &str, zone_number: u8, cores: i64) -> Node {
         has_finalizer: false,
         kubelet_version: None,
         do_not_disrupt: false,
+        conditions: Vec::new(),
     }
 }
 

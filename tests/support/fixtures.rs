@@ -162,6 +162,7 @@ pub fn node(name: &str, zone: u8) -> Node {
         has_finalizer: false,
         kubelet_version: None,
         do_not_disrupt: false,
+        conditions: Vec::new(),
     }
 }
 

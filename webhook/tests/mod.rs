@@ -267,6 +267,7 @@ pub(crate) fn node(name: &str) -> Node {
         has_finalizer: false,
         kubelet_version: None,
         do_not_disrupt: false,
+        conditions: Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A decision is an event on the object that it concerns; so is a failure, with a way to fix it if one is known.
 
+mod repairs;
 mod sweeps;
 
 use napkeeper_core::engine::decide::Memory;
@@ -20,6 +21,7 @@ use napkeeper_serve::prometheus_client::metrics::family::Family;
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
 use napkeeper_serve::prometheus_client::metrics::histogram::Histogram;
 use napkeeper_serve::prometheus_client::registry::Registry;
+use repairs::RepairReporter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use sweeps::{EndedDeletion, SweepReporter};
@@ -47,6 +49,7 @@ pub(super) struct Reporter {
     skew: ClockSkew,
     /// Problems that have been reported: unschedulable pods, missing nodes, conflicts of NodeOverlays.
     reported: BTreeSet<String>,
+    repairs: RepairReporter,
     sweeps: SweepReporter,
 }
 
@@ -78,6 +81,7 @@ impl Reporter {
             clock_skew: Gauge::default(),
             skew,
             reported: BTreeSet::new(),
+            repairs: RepairReporter::new(registry),
             sweeps: SweepReporter::new(registry),
         };
         registry.register("commands", "Commands finished, by outcome", reporter.commands.clone());
@@ -127,6 +131,7 @@ impl Reporter {
         }
         self.paused.clear();
         self.reported.clear();
+        self.repairs.clear();
         self.sweeps.clear();
     }
 
@@ -165,6 +170,7 @@ impl Reporter {
         self.report_launch_hold(memory.launch_check.hold.as_ref(), snapshot, &mut problems);
         self.report_failing_pools(&memory.lifecycle.pool_failures, snapshot, &mut problems);
         self.report_blocked_drains(&memory.lifecycle.blocked_drains, snapshot, &mut problems);
+        self.repairs.report(&memory.lifecycle.blocked_repairs, snapshot, &self.events);
         for group in unplaced {
             let reason = group.reason();
             if let Some(first) = group.pods.first().filter(|_| !self.reported.contains(&reason)) {
@@ -351,6 +357,7 @@ impl Reporter {
         };
         self.commands.get_or_create(&[("command", command), ("outcome", outcome)]).inc();
         tracing::debug!(command, about = %key, outcome, "ended");
+        self.repairs.command_ended(planned.map(|p| &p.command), report);
         if let Some(planned) = planned
             && let Command::SweepDelete(delete) = &planned.command
         {

@@ -66,7 +66,7 @@ pub(super) fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Pla
         if at > now {
             plan.wake_at(at);
         } else if !is_in_progress(snapshot, &claim.name) {
-            let command = Command::DeleteClaim { claim: claim.reference(), category: "expired" };
+            let command = Command::delete_claim(claim.reference(), "expired");
             let after = claim.spec.expire_after.unwrap_or_default();
             plan.push(command, format!("older than expireAfter ({after:#})"));
         }

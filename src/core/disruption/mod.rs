@@ -228,7 +228,7 @@ fn delete_empty(
             memory.next_validation = Some(memory.next_validation.map_or(due, |earlier| earlier.min(due)));
         } else if budgets.consume(candidate, DisruptionReason::Empty) {
             let category = DisruptionReason::Empty.category();
-            let command = Command::DeleteClaim { claim: candidate.claim.reference(), category };
+            let command = Command::delete_claim(candidate.claim.reference(), category);
             let preconditions = Preconditions::same_pods(snapshot, [&candidate.node.name]);
             plan.push_if(&Arc::new(preconditions), command, reason_of_emptiness(candidate));
         } else {

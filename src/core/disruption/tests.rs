@@ -48,7 +48,7 @@ fn wait(snapshot: &Snapshot, memory: &mut DisruptionMemory, seconds: i64) -> (i6
 
 fn words(plan: &Plan) -> Vec<String> {
     let word = |c: &Command| match c {
-        Command::DeleteClaim { claim, category } => Some(format!("{category} {}", claim.name)),
+        Command::DeleteClaim { claim, category, .. } => Some(format!("{category} {}", claim.name)),
         Command::CreateClaim(draft) => Some(format!("create {}", draft.spec.planned[0].key.size)),
         Command::UpdateClaim { claim, update: ClaimUpdate::Disrupted(_) } => Some(format!("replace {}", claim.name)),
         Command::UpdateNode { update: NodeUpdate::AddTaint(taint), .. } if *taint == Taint::underutilized() => None,

@@ -6,8 +6,8 @@
 
 use super::concurrency::{ConcurrencyLimiter, RequestClass};
 use crate::lifecycle::{
-    AksMachineLaunchScript, BillingExtensionScript, CheckVmScript, ClassInstanceTypes, EvictionScript, LaunchScript,
-    ReleaseNodeScript, TerminateScript,
+    AksMachineLaunchScript, BillingExtensionScript, CheckVmScript, ClassInstanceTypes, DeleteIfUnhealthyScript,
+    EvictionScript, LaunchScript, ReleaseNodeScript, TerminateScript,
 };
 use crate::model::azure::naming::{aks_machine_id, is_aks_machine_of};
 use crate::model::cluster::pod::Taint;
@@ -207,7 +207,8 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::UpdateNode { node, uid, update: step } => {
             one(Effect::Cluster(ClusterWrite::UpdateNode(node, uid, step)))
         }
-        Command::DeleteClaim { claim, .. } => one(Effect::Cluster(ClusterWrite::DeleteClaim(claim))),
+        Command::DeleteClaim { claim, only_if: None, .. } => one(Effect::Cluster(ClusterWrite::DeleteClaim(claim))),
+        Command::DeleteClaim { claim, only_if: Some(sign), .. } => Box::new(DeleteIfUnhealthyScript::new(claim, *sign)),
         Command::CheckVm(check) => Box::new(CheckVmScript::new(*check)),
         Command::Evict { pod, uid } => {
             Box::new(EvictionScript::new(Effect::Cluster(ClusterWrite::Evict(pod, uid.clone())), uid))

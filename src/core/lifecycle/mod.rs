@@ -9,6 +9,7 @@ mod drain;
 mod launch;
 mod launch_progress;
 mod lost_node;
+mod node_health;
 mod phase;
 mod registration;
 mod retry_budget;
@@ -36,6 +37,8 @@ use launch::pool_failures::{FailedNode, NodeFailure};
 pub use launch::{ClassInstanceTypes, LaunchCheck, LaunchScript};
 use lost_node::VM_CHECK_INTERVAL;
 pub use lost_node::{CheckVmScript, NodeOutage};
+pub use node_health::{DeleteIfUnhealthyScript, RepairBlock, UnhealthyShare};
+use node_health::{RecentRepairs, TaintedSince, UnhealthyShares};
 pub use phase::ClaimPhase;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,6 +65,12 @@ pub struct LifecycleMemory {
     pub termination_denials: TerminationDenials,
     /// Drains that do not move, by their Node.
     pub blocked_drains: BTreeMap<NodeName, BlockedDrain>,
+    /// Unhealthy nodes that are not repaired by the last decision, and why.
+    pub blocked_repairs: BTreeMap<NodeName, RepairBlock>,
+    tainted_since: TaintedSince,
+    recent_repairs: RecentRepairs,
+    /// When a NodeClaim was last tried to be deleted because of its node.
+    forced_deletions_tried: BTreeMap<ClaimName, Timestamp>,
     vm_checked: BTreeMap<ClaimName, Timestamp>,
     evictions: Evictions,
     /// When the deadline of a drain was last written on its NodeClaim.
@@ -102,10 +111,14 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
     }
     memory.forget(snapshot, now);
     memory.outage = NodeOutage::of(snapshot, settings, now);
+    // About those that a command is running for nothing is decided.
+    memory.blocked_repairs.retain(|node, _| is_claim_in_progress(snapshot, node));
+    memory.recent_repairs.update(snapshot, now);
     memory.pool_failures.restore(snapshot, settings, now);
     memory.pool_failures.forget(snapshot);
     let in_flight = EvictionsInFlight::of(snapshot, &memory.evictions);
-    let mut reconciler = ClaimReconciler { snapshot, memory, settings, now, in_flight, plan: &mut plan };
+    let mut reconciler =
+        ClaimReconciler { snapshot, memory, settings, now, in_flight, unhealthy: None, plan: &mut plan };
     for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {
         if !snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
             reconciler.reconcile(claim);
@@ -118,6 +131,13 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
     plan
 }
 
+/// A command is running for the NodeClaim of a node.
+fn is_claim_in_progress(snapshot: &Snapshot, node: &NodeName) -> bool {
+    let provider_id = snapshot.nodes().get(node).and_then(|node| node.provider_id.as_ref());
+    let claim = provider_id.and_then(|id| snapshot.claim_by_provider_id(id));
+    claim.is_some_and(|claim| snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())))
+}
+
 /// Decides for one claim after another.
 struct ClaimReconciler<'a> {
     snapshot: &'a Snapshot,
@@ -125,6 +145,8 @@ struct ClaimReconciler<'a> {
     settings: &'a Settings,
     now: Timestamp,
     in_flight: EvictionsInFlight,
+    /// Counted when the first unhealthy node is found.
+    unhealthy: Option<UnhealthyShares>,
     plan: &'a mut Plan,
 }
 
@@ -132,7 +154,13 @@ impl ClaimReconciler<'_> {
     fn reconcile(&mut self, claim: &Claim) {
         let node = self.snapshot.node_of(claim).cloned();
         let node = node.as_deref();
-        match ClaimPhase::of(claim, node) {
+        let phase = ClaimPhase::of(claim, node);
+        if matches!(phase, ClaimPhase::Registered | ClaimPhase::Initialized)
+            && node.is_some_and(|node| self.disrupt_forcefully(claim, node))
+        {
+            return;
+        }
+        match phase {
             ClaimPhase::Created | ClaimPhase::Launching => self.launch(claim),
             ClaimPhase::LaunchFailed => {
                 self.delete_refused(claim);
@@ -253,7 +281,7 @@ impl ClaimReconciler<'_> {
     }
 
     fn delete(&mut self, claim: &Claim, category: &'static str, reason: &str) {
-        self.plan.push(Command::DeleteClaim { claim: claim.reference(), category }, reason);
+        self.plan.push(Command::delete_claim(claim.reference(), category), reason);
     }
 
     fn is_in_progress(&self, node: &Node) -> bool {
@@ -278,6 +306,7 @@ impl LifecycleMemory {
             &mut self.launched,
             &mut self.billing_attempted,
             &mut self.terminated,
+            &mut self.forced_deletions_tried,
             &mut self.deadlines_recorded,
             &mut self.expiring_since,
         ] {
@@ -290,6 +319,9 @@ impl LifecycleMemory {
         self.pods_seen.retain(|name, _| snapshot.claims().get(name).is_some());
         self.conditions_written.retain(|name, _| snapshot.claims().get(name).is_some());
         self.drains.retain(|name, _| snapshot.nodes().get(name).is_some());
+        let is_tainted =
+            |(node, key): &(NodeName, Arc<str>)| snapshot.nodes().get(node).is_some_and(|node| node.is_tainted(key));
+        self.tainted_since.retain(|key, _| is_tainted(key));
         for map in [&mut self.labels_tried, &mut self.volumes_awaited] {
             map.retain(|name, _| snapshot.nodes().get(name).is_some());
         }

@@ -9,9 +9,9 @@ use super::status_report::{ClassReport, PoolReport};
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
 use crate::model::azure::naming::ResourceIds;
 use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering, TerminationConditions};
-use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, Uid};
+use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Uid};
 use crate::model::orphans::record::DeletionRecord;
-use crate::model::settings::PauseSwitch;
+use crate::model::settings::{NodeHealthRule, PauseSwitch};
 use crate::snapshot::CommandKey;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
@@ -53,6 +53,8 @@ pub enum Command {
         claim: ClaimRef,
         /// The category for metrics: `empty`, `expired`, `launch_failed`, …
         category: &'static str,
+        /// Only if its Node still shows this, read right before.
+        only_if: Option<Box<SignOnNode>>,
     },
     /// Check whether a NodeClaim's VM is lost: gone or deallocated; if Azure proves it, delete what is left for it.
     CheckVm(Box<CheckVm>),
@@ -142,6 +144,17 @@ pub struct Launch {
     pub subnet: Option<ArmId>,
     /// Group of capacity reservations of its class.
     pub capacity_reservation_group: Option<ArmId>,
+}
+
+/// A sign of a Node by which it is unhealthy or about to be lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignOnNode {
+    /// The VM of the Node.
+    pub vm: ProviderId,
+    /// The Node's UID.
+    pub uid: Uid,
+    /// The sign.
+    pub rule: NodeHealthRule,
 }
 
 /// Check whether a NodeClaim's VM is lost.
@@ -253,6 +266,12 @@ pub struct SweepDelete {
 }
 
 impl Command {
+    /// Deletes a NodeClaim, whatever its Node shows.
+    #[must_use]
+    pub fn delete_claim(claim: ClaimRef, category: &'static str) -> Self {
+        Self::DeleteClaim { claim, category, only_if: None }
+    }
+
     /// Its name in logs and metrics.
     #[must_use]
     pub fn name(&self) -> &'static str {

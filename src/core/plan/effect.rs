@@ -10,7 +10,9 @@ use crate::model::amounts::resources::Resources;
 use crate::model::azure::cloud::{CloudResource, PowerState, ResourceKind, Tags};
 use crate::model::azure::inventory::Inventory;
 use crate::model::azure::related::RelatedResource;
-use crate::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchFailure, LaunchIntent, TerminationConditions};
+use crate::model::cluster::claim::{
+    Claim, ClaimRef, ClaimSpec, ForcefulReason, LaunchFailure, LaunchIntent, TerminationConditions,
+};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod, Taint};
 use crate::model::cluster::pool::DisruptionReason;
@@ -162,7 +164,9 @@ pub enum ClaimUpdate {
     NotDrifted,
     /// It is going to be replaced.
     Disrupted(DisruptionReason),
-    /// It is not replaced after all. Its command removes the taint from the Node first, which a late watch may hide.
+    /// It is going to be deleted whatever budgets say.
+    Forced(ForcefulReason),
+    /// It is not disrupted after all. Its command removes the taint from the Node first, which a late watch may hide.
     NotDisrupted,
     /// How far its end is. Conditions that are `None` stay as they are.
     Terminating(Box<TerminationConditions>),
@@ -310,8 +314,7 @@ pub struct SweepReport {
     pub sweep: ObjectName,
     /// When the inventory was complete.
     pub observed_at: Timestamp,
-    /// Findings, most expensive first, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. Resources in use are only
-    /// counted.
+    /// Findings, most expensive first, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. What is in use is only counted.
     pub findings: Vec<Finding>,
     /// How much there is of each kind and classification.
     pub totals: BTreeMap<(ResourceKind, Classification), ResourceTotal>,

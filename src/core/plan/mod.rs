@@ -16,8 +16,8 @@ use crate::model::names::ClaimName;
 pub use aks_machine::{AksMachineRequest, AksMachineSpec};
 pub use cloud_request::CloudRequest;
 pub use command::{
-    CheckVm, Command, DrainedNode, IfVmLost, Launch, NothingRuns, ReleaseNode, SweepDelete, Terminate, is_sweep_write,
-    kind_label,
+    CheckVm, Command, DrainedNode, IfVmLost, Launch, NothingRuns, ReleaseNode, SignOnNode, SweepDelete, Terminate,
+    is_sweep_write, kind_label,
 };
 pub use effect::{
     ClaimDraft, ClaimUpdate, ClusterRead, ClusterWrite, Effect, KubeletSpec, NicSpec, NodeUpdate, RecordChange, Reply,

@@ -8,7 +8,7 @@ use crate::fixtures::{
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
-use crate::model::cluster::pod::{PodShape, Preferences, Taint};
+use crate::model::cluster::pod::{DoNotDisrupt, PodShape, Preferences, Taint};
 use crate::model::settings::{Pause, PauseSwitch};
 use crate::plan::{ClaimDraft, PlannedCommand};
 
@@ -279,6 +279,32 @@ fn pods_that_are_too_many_for_one_pass_are_placed_by_the_next_ones() {
     let _ = run(&snapshot, &mut memory, 14_000);
     assert_eq!((memory.deferred, unplaced(&memory)), (0, 12));
     assert_eq!(run(&snapshot, &mut memory, 60_000).next, None, "nothing has changed since");
+}
+
+#[test]
+fn pods_that_lose_their_node_get_another_whatever_they_refuse() {
+    use crate::model::cluster::claim::ForcefulReason;
+    let general = pool("general");
+    let cases = [
+        (None, None, 0),
+        (Some(ForcefulReason::Interrupted), None, 1),
+        // A notice during a drain that has begun before.
+        (None, Some(30), 1),
+        (None, Some(3_600), 0),
+    ];
+    for (forced, deadline, launched) in cases {
+        let mut snapshot = cluster([general.clone()]);
+        let (mut claim, node) = managed("c00", &general, offering("Standard_D2s_v5", 1, OnDemand));
+        (claim.deleting_at, claim.status.forced) = (Some(start()), forced);
+        claim.termination_at = deadline.map(|seconds| start() + SignedDuration::from_secs(seconds));
+        let running = running("p", &Arc::new(shape("a", 500, 1)), &node);
+        snapshot.put_pod(Pod { do_not_disrupt: Some(DoNotDisrupt::Always), ..running });
+        snapshot.put_node(Node { taints: vec![Taint::disrupted()], ..node });
+        snapshot.put_claim(claim);
+        let mut memory = ProvisionMemory::default();
+        let _ = run(&snapshot, &mut memory, 0);
+        assert_eq!(drafts(run(&snapshot, &mut memory, 1000)).len(), launched, "{forced:?} {deadline:?}");
+    }
 }
 
 #[test]

@@ -190,8 +190,8 @@ impl<'a> StaticPoolReconciler<'a, '_> {
     fn delete_replaced(&mut self, static_pool: &mut StaticPool<'_>) {
         let replacement_names = self.replacements_of(static_pool);
         for replacement in replacement_names {
-            let ready =
-                static_pool.members.iter().any(|m| m.claim.name == replacement && m.claim.status.initialized.is_some());
+            let is_ready = |m: &PoolMember<'_>| m.claim.status.initialized.is_some() && m.claim.status.forced.is_none();
+            let ready = static_pool.members.iter().any(|m| m.claim.name == replacement && is_ready(m));
             if !ready {
                 continue;
             }
@@ -218,7 +218,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
             return;
         }
         self.memory.deleting.insert(claim.name.clone(), self.now);
-        self.plan.push(Command::DeleteClaim { claim, category }, reason);
+        self.plan.push(Command::delete_claim(claim, category), reason);
     }
 
     /// Replacements of a pool's outdated nodes.

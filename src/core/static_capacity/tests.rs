@@ -54,7 +54,7 @@ fn drafts(plan: &Plan) -> Vec<&ClaimDraft> {
 
 fn deleted(plan: &Plan) -> Vec<String> {
     let word = |c: &Command| match c {
-        Command::DeleteClaim { claim, category } => Some(format!("{category} {}", claim.name)),
+        Command::DeleteClaim { claim, category, .. } => Some(format!("{category} {}", claim.name)),
         _ => None,
     };
     plan.commands.iter().filter_map(|p| word(&p.command)).collect()

@@ -9,6 +9,7 @@ use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::Pod;
+use napkeeper_core::model::settings::NodeHealthRules;
 use std::sync::Arc;
 
 /// A pod, opaque if it is invalid, and its violations.
@@ -22,11 +23,31 @@ pub(crate) fn pod(object: &wire::Pod, clock: &dyn Clock) -> Result<(Arc<Pod>, Op
 
 /// A Node.
 pub(crate) fn node(object: &wire::Node, clock: &dyn Clock) -> Result<Arc<Node>, Violations> {
+    timed_node(object, clock).map(Arc::new)
+}
+
+/// A Node with only those conditions that a rule concerns: it is kept in memory.
+pub(crate) fn watched_node(
+    object: &wire::Node,
+    clock: &dyn Clock,
+    rules: &NodeHealthRules,
+) -> Result<Arc<Node>, Violations> {
+    let mut node = timed_node(object, clock)?;
+    node.conditions.retain(|condition| rules.concern(condition));
+    node.conditions.shrink_to_fit();
+    Ok(Arc::new(node))
+}
+
+fn timed_node(object: &wire::Node, clock: &dyn Clock) -> Result<Node, Violations> {
     let mut node = convert::node(object)?;
     node.created_at = clock.shifted(node.created_at);
     node.ready_since = clock.shifted(node.ready_since);
     node.deleting_at = node.deleting_at.map(|t| clock.shifted(t));
-    Ok(Arc::new(node))
+    for condition in &mut node.conditions {
+        condition.since = clock.shifted(condition.since);
+        condition.not_before = condition.not_before.map(|t| clock.shifted(t));
+    }
+    Ok(node)
 }
 
 /// A NodeClaim.
@@ -82,9 +103,17 @@ mod tests {
             "metadata": { "name": "n", "creationTimestamp": "2026-03-01T10:00:00Z",
                 "deletionTimestamp": "2026-03-01T10:30:00Z" },
             "status": { "conditions": [
-                { "type": "Ready", "status": "True", "lastTransitionTime": "2026-03-01T10:02:00Z" }] },
+                { "type": "Ready", "status": "True", "lastTransitionTime": "2026-03-01T10:02:00Z" },
+                { "type": "DiskPressure", "status": "False", "lastTransitionTime": "2026-03-01T10:02:00Z" },
+                { "type": "PreemptionScheduled", "status": "True", "lastTransitionTime": "2026-03-01T10:03:00Z",
+                  "message": "Preempt Scheduled: Sun, 01 Mar 2026 10:03:30 GMT." }] },
         }));
+        let watched = watched_node(&node_object, &HourAhead, &NodeHealthRules::default()).unwrap();
+        let [notice] = &watched.conditions[..] else { panic!("{:?}", watched.conditions) };
+        assert_eq!(notice.since, at("2026-03-01T11:03:00Z"));
+        assert_eq!(notice.not_before, Some(at("2026-03-01T11:03:30Z")));
         let node = node(&node_object, &HourAhead).unwrap();
+        assert_eq!(node.conditions.len(), 2);
         assert_eq!((node.ready, node.ready_since), (true, at("2026-03-01T11:02:00Z")));
         assert_eq!(node.deleting_at, Some(at("2026-03-01T11:30:00Z")));
 

@@ -17,6 +17,7 @@ use futures::StreamExt;
 use futures::stream::select_all;
 use kube::Client;
 use napkeeper_core::engine::clock::Clock;
+use napkeeper_core::model::settings::NodeHealthRules;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_core::snapshot::delta::{Delta, apply_delta};
 use std::collections::BTreeSet;
@@ -38,16 +39,19 @@ pub struct WatchOptions {
     pub kinds: BTreeSet<WatchedKind>,
     /// The namespace of the pause switch: napkeeper's own.
     pub namespace: String,
+    /// Of the conditions of Nodes only those are kept that one of these rules concerns.
+    pub node_health: Arc<NodeHealthRules>,
     /// The pause switch has existed since the start of the process. Shared by all watches with these options.
     pub pause_switch_seen: Arc<AtomicBool>,
 }
 
 impl WatchOptions {
-    /// All kinds.
+    /// All kinds, and no conditions of Nodes but that they are ready.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, namespace: impl Into<String>) -> Self {
         let pause_switch_seen = Arc::default();
-        Self { clock, kinds: WatchedKind::ALL.into(), namespace: namespace.into(), pause_switch_seen }
+        let node_health = Arc::new(NodeHealthRules::new(Vec::new()));
+        Self { clock, kinds: WatchedKind::ALL.into(), namespace: namespace.into(), node_health, pause_switch_seen }
     }
 }
 

@@ -46,7 +46,10 @@ pub(super) fn reflect(
     let reflector = || Reflector::new(kind, client);
     match kind {
         WatchedKind::Pods => reflector().all(pod(clock())),
-        WatchedKind::Nodes => reflector().all(timed(clock(), |o, c| controller_time::node(o, c).map(Delta::Node))),
+        WatchedKind::Nodes => {
+            let rules = Arc::clone(&options.node_health);
+            reflector().all(timed(clock(), move |o, c| controller_time::watched_node(o, c, &rules).map(Delta::Node)))
+        }
         WatchedKind::NodeClaims => {
             reflector().all(timed(clock(), |o, c| controller_time::claim(o, c).map(Delta::Claim)))
         }

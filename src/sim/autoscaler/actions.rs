@@ -5,7 +5,7 @@ use crate::world::{Action, LoadTargets};
 
 impl Autoscaler {
     pub(super) fn apply_action(&mut self, action: Action) {
-        if let Action::EvictSpot { count } = action {
+        if let Action::EvictSpot { count } | Action::EvictSpotAnnounced { count } = action {
             return self.evict_spot(count);
         }
         let Self { cluster, jobs, limits, faults, .. } = self;

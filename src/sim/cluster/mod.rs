@@ -10,6 +10,7 @@ mod events;
 mod ids;
 mod kubelet;
 mod new_node;
+mod node_conditions;
 mod pods;
 mod scheduler;
 mod timings;

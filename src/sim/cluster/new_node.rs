@@ -48,6 +48,7 @@ impl NewNode {
             has_finalizer: false,
             kubelet_version: self.kubelet_version,
             do_not_disrupt: false,
+            conditions: Vec::new(),
         }
     }
 }

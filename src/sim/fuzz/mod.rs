@@ -9,6 +9,8 @@ mod hazard;
 mod history;
 mod initial_objects;
 #[cfg(test)]
+mod node_health;
+#[cfg(test)]
 mod outdated_nodes;
 mod seeds;
 mod settled;

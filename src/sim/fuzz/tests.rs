@@ -1,6 +1,7 @@
 //! Histories of many seeds hold every invariant, and every deletion rule is needed.
 
 use super::history::history_with;
+use super::node_health::with_node_health;
 use super::outdated_nodes::with_outdated_nodes;
 use super::*;
 use crate::world::TimelineEntry;
@@ -72,10 +73,10 @@ const REPLACING: [u64; 6] = [1, 4, 8, 13, 19, 22];
 
 /// `.ci/nightly` plays 200.
 #[test]
-fn drifted_nodes_are_replaced_under_faults() {
+fn drifted_and_unhealthy_nodes_are_replaced_under_faults() {
     let (failures, replaced) = (Mutex::new(Vec::new()), Mutex::new(0));
     let seeds: Vec<u64> = requested_seeds().map_or_else(|| REPLACING.to_vec(), Iterator::collect);
-    let history = |seed| with_outdated_nodes(history(seed));
+    let history = |seed| with_node_health(with_outdated_nodes(history(seed)));
     on_all_processors(seeds.into_iter(), |seed| match play(catalog(), history(seed), DeletionRules::all(), |_| {}) {
         Ok(world) => {
             let is_drift = |entry: &&TimelineEntry| entry.text.starts_with("drifted: ");

@@ -312,7 +312,7 @@ impl Karpenter {
 /// The actions of a scenario that concern this peer too.
 impl Karpenter {
     fn apply_action(&mut self, action: Action) {
-        if let Action::EvictSpot { count } = action {
+        if let Action::EvictSpot { count } | Action::EvictSpotAnnounced { count } = action {
             return self.evict_spot(count);
         }
         let Self { cluster, jobs, limits, faults, .. } = self;

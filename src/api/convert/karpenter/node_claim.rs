@@ -19,7 +19,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::core::Resource;
 use napkeeper_core::model::amounts::resources::Resources;
-use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, DriftedCondition, LaunchFailure};
+use napkeeper_core::model::cluster::claim::{
+    Claim, ClaimSpec, ClaimStatus, DriftedCondition, ForcefulReason, LaunchFailure,
+};
 use napkeeper_core::model::cluster::pod::Labels;
 use napkeeper_core::model::cluster::pool::DisruptionReason;
 use napkeeper_core::model::labels::{
@@ -158,8 +160,9 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
         reason: Arc::from(condition.reason.as_deref().unwrap_or_default()),
         message: Arc::from(condition.message.as_deref().unwrap_or_default()),
     });
-    let disrupted = since(DISRUPTION_REASON, "True").and_then(|(_, condition)| condition.reason.as_deref());
-    let disrupted = DisruptionReason::ALL.into_iter().find(|reason| disrupted == Some(reason.as_str()));
+    let why = since(DISRUPTION_REASON, "True").and_then(|(_, condition)| condition.reason.as_deref());
+    let disrupted = DisruptionReason::ALL.into_iter().find(|reason| why == Some(reason.as_str()));
+    let forced = ForcefulReason::ALL.into_iter().find(|reason| why == Some(reason.as_str()));
     let provider = wire.provider_id.as_deref();
     let node = wire.node_name.as_deref();
     let last_event = wire.last_pod_event_time.as_deref();
@@ -176,6 +179,7 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
         initialized,
         drifted,
         disrupted,
+        forced,
         provider_id: found.take_some(&at.key("providerID"), provider, ProviderId::parse),
         node_name: found.take_some(&at.key("nodeName"), node, |n| NodeName::new(n)),
         capacity,
@@ -290,10 +294,11 @@ fn write_status(status: &ClaimStatus) -> NodeClaimStatus {
         last_transition_time: drifted.since.to_string(),
         ..ClaimCondition::default()
     });
-    let disrupted = status.disrupted.map(|reason| ClaimCondition {
+    let why = status.disrupted.map(DisruptionReason::as_str).or_else(|| status.forced.map(ForcefulReason::as_str));
+    let disrupted = why.map(|reason| ClaimCondition {
         kind: DISRUPTION_REASON.to_owned(),
         status: "True".to_owned(),
-        reason: Some(reason.as_str().to_owned()),
+        reason: Some(reason.to_owned()),
         last_transition_time: status.initialized.unwrap_or_default().to_string(),
         ..ClaimCondition::default()
     });

@@ -55,6 +55,7 @@ pub fn apply_claim_update(claim: &NodeClaim, update: &ClaimUpdate, now: Timestam
         }
         ClaimUpdate::NotDrifted => conditions.retain(|condition| condition.kind != DRIFTED),
         ClaimUpdate::Disrupted(reason) => set(condition(DISRUPTION_REASON, "True", reason.as_str(), now)),
+        ClaimUpdate::Forced(reason) => set(condition(DISRUPTION_REASON, "True", reason.as_str(), now)),
         ClaimUpdate::NotDisrupted => conditions.retain(|condition| condition.kind != DISRUPTION_REASON),
         ClaimUpdate::Terminating(new) => termination_conditions(new, now).into_iter().for_each(set),
         ClaimUpdate::PodEvent { at } => status.last_pod_event_time = Some(at.to_string()),
@@ -152,7 +153,7 @@ mod tests {
     use crate::convert::claim;
     use napkeeper_core::catalog::{CapacityType, OfferingKey};
     use napkeeper_core::model::amounts::resources::Resources;
-    use napkeeper_core::model::cluster::claim::{ClaimStatus, DriftedCondition, LaunchFailure};
+    use napkeeper_core::model::cluster::claim::{ClaimStatus, DriftedCondition, ForcefulReason, LaunchFailure};
     use napkeeper_core::model::cluster::pool::DisruptionReason;
     use napkeeper_core::model::names::{NodeName, ProviderId, VmSize, Zone};
     use serde_json::json;
@@ -222,6 +223,7 @@ mod tests {
                 message: Arc::from(""),
             }),
             disrupted: None,
+            forced: None,
             provider_id: Some(provider_id),
             node_name: Some(node),
             capacity: amounts.clone(),
@@ -253,8 +255,14 @@ mod tests {
                 Some(apply_claim_update(&object, &ClaimUpdate::Disrupted(reason), at("2026-03-01T00:01:00Z")));
             assert_eq!(claim(&object).unwrap().status.disrupted, Some(reason));
         }
+        for reason in ForcefulReason::ALL {
+            object.status = Some(apply_claim_update(&object, &ClaimUpdate::Forced(reason), at("2026-03-01T00:01:30Z")));
+            let status = claim(&object).unwrap().status;
+            assert_eq!((status.disrupted, status.forced), (None, Some(reason)), "one condition for both");
+        }
         object.status = Some(apply_claim_update(&object, &ClaimUpdate::NotDisrupted, at("2026-03-01T00:02:00Z")));
-        assert_eq!(claim(&object).unwrap().status.disrupted, None);
+        let status = claim(&object).unwrap().status;
+        assert_eq!((status.disrupted, status.forced), (None, None));
         assert_eq!(words(&object), [&before[..], &["Ready=Unknown InProgress".to_owned()]].concat());
     }
 

@@ -1,5 +1,6 @@
 //! Conversion of Nodes.
 
+use super::node_condition::node_conditions;
 use crate::convert::common;
 use crate::convert::violations::Violations;
 use crate::field_path::Path;
@@ -13,7 +14,8 @@ use napkeeper_core::model::names::{NodeName, ProviderId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Reads a Node. The `providerID` of another cloud, or of none, is no VM of Azure: it is left out.
+/// Reads a Node, with all of its conditions but that it is ready. The `providerID` of another cloud, or of none, is no VM of
+/// Azure: it is left out.
 ///
 /// # Errors
 /// [`Violations`]: all that is wrong with it.
@@ -56,6 +58,7 @@ pub fn node(object: &WireNode) -> Result<Node, Violations> {
         kubelet_version: kubelet.filter(|version| !version.is_empty()).map(Arc::from),
         has_finalizer: meta.finalizers.iter().flatten().any(|f| f == FINALIZER),
         do_not_disrupt: annotation.is_some_and(|value| value == "true"),
+        conditions: node_conditions(conditions, created_at),
     });
     found.finish(built)
 }

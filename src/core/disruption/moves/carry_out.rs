@@ -131,7 +131,7 @@ impl Pass<'_, '_, '_> {
 
     fn delete(&mut self, source: &Candidate<'_>, preconditions: &Arc<Preconditions>) {
         let category = DisruptionReason::Underutilized.category();
-        let command = Command::DeleteClaim { claim: source.claim.reference(), category };
+        let command = Command::delete_claim(source.claim.reference(), category);
         let gain = match source.capacity_type {
             CapacityType::Reserved => "frees reserved capacity".to_owned(),
             CapacityType::Spot | CapacityType::OnDemand => format!("saves {}/h", source.price),

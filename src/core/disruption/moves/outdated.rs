@@ -112,7 +112,7 @@ impl Pass<'_, '_, '_> {
         let Some(outcome) = simulation.without(&sources, 0) else { return BTreeSet::new() };
         let preconditions = Arc::new(self.preconditions(&sources, &outcome));
         for source in &sources {
-            let command = Command::DeleteClaim { claim: source.claim.reference(), category: reason.category() };
+            let command = Command::delete_claim(source.claim.reference(), reason.category());
             self.plan.push_if(&preconditions, command, why(&[*source], causes));
         }
         names_of(&sources)

@@ -88,11 +88,16 @@ fn is_marked(claim: &Claim) -> bool {
     claim.is_ours() && claim.status.disrupted.is_some() && claim.deleting_at.is_none()
 }
 
+/// It is being deleted, or is about to be because of its node, which waits for no replacement.
+fn is_leaving(claim: &Claim) -> bool {
+    claim.deleting_at.is_some() || claim.status.forced.is_some()
+}
+
 /// A replacement that may still become ready in time.
 fn is_awaited(claim: &Claim, now: Timestamp) -> bool {
     !claim.spec.replaces.is_empty()
         && claim.is_ours()
-        && claim.deleting_at.is_none()
+        && !is_leaving(claim)
         && claim.status.launch_failed.is_none()
         && claim.created_at + REPLACEMENT_TIMEOUT > now
 }
@@ -137,7 +142,7 @@ impl Progress<'_> {
         let deadline = one.since + REPLACEMENT_TIMEOUT;
         let sources: Vec<&Arc<Claim>> =
             one.sources.iter().filter_map(|s| self.snapshot.claims().get(&s.name)).collect();
-        let left: Vec<&Arc<Claim>> = sources.into_iter().filter(|claim| claim.deleting_at.is_none()).collect();
+        let left: Vec<&Arc<Claim>> = sources.into_iter().filter(|claim| !is_leaving(claim)).collect();
         if left.is_empty() || deadline <= self.now {
             return true;
         }
@@ -194,7 +199,7 @@ impl Progress<'_> {
         let mut are_ready = true;
         for name in &one.replacements {
             match self.snapshot.claims().get(name) {
-                Some(claim) if claim.deleting_at.is_some() || claim.status.launch_failed.is_some() => return true,
+                Some(claim) if is_leaving(claim) || claim.status.launch_failed.is_some() => return true,
                 Some(claim) => are_ready &= self.is_ready(claim),
                 None => {
                     let due = one.since + CREATION_TIMEOUT;
@@ -240,7 +245,7 @@ impl Progress<'_> {
         }
         let is_in_progress = is_in_progress(self.snapshot, &claim.name);
         if !is_in_progress && self.is_disruptable(claim, reason) {
-            let command = Command::DeleteClaim { claim: claim.reference(), category: reason.category() };
+            let command = Command::delete_claim(claim.reference(), reason.category());
             self.plan.push(command, format!("its replacement is ready: {replacements}"));
         }
     }

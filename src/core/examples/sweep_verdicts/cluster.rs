@@ -167,6 +167,7 @@ fn node(claim: &Claim, at: Timestamp) -> Result<Node, NameError> {
         has_finalizer: true,
         kubelet_version: None,
         do_not_disrupt: false,
+        conditions: Vec::new(),
     })
 }
 

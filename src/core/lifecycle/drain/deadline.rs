@@ -1,7 +1,7 @@
 //! Ends a drain in time: records when its termination grace period is over, and deletes pods early enough before.
 
 use super::FORCE_DRAIN_AFTER;
-use crate::lifecycle::{ClaimReconciler, LAUNCH_RETRY};
+use crate::lifecycle::ClaimReconciler;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::Pod;
 use crate::model::settings::PauseSwitch;
@@ -9,15 +9,16 @@ use crate::plan::Command;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
+/// A deadline that could not be written is written again after this time. A notice of Azure leaves 30 s.
+const DEADLINE_RETRY: SignedDuration = SignedDuration::from_secs(2);
 /// Least time that a pod gets to end. With 0 it would be removed at once, while its containers run.
 const LEAST_GRACE: SignedDuration = SignedDuration::from_secs(1);
 
 impl ClaimReconciler<'_> {
-    /// Has the deadline written on the NodeClaim where it has none, or a later one; true if it is written now. It is known
-    /// without it: a failed write delays nothing.
+    /// Has the deadline written on the NodeClaim where it has none, or a later one; true if it is written now.
     pub(super) fn record_deadline(&mut self, claim: &Claim, deadline: Timestamp) -> bool {
         let is_recorded = claim.termination_at.is_some_and(|recorded| recorded <= deadline);
-        let tried = self.memory.deadlines_recorded.get(&claim.name).map(|at| *at + LAUNCH_RETRY);
+        let tried = self.memory.deadlines_recorded.get(&claim.name).map(|at| *at + DEADLINE_RETRY);
         if is_recorded || tried.is_some_and(|again| again > self.now) {
             return false;
         }

@@ -47,7 +47,8 @@ impl ClaimReconciler<'_> {
         {
             return;
         }
-        if claim.drain_deadline().is_some_and(|deadline| self.record_deadline(claim, deadline)) {
+        let deadline = claim.drain_deadline().into_iter().chain(self.forceful_deadline(claim, node)).min();
+        if deadline.is_some_and(|deadline| self.record_deadline(claim, deadline)) {
             return;
         }
         if let Some(conditions) = conditions {

@@ -18,6 +18,7 @@ pub use check_vm::CheckVmScript;
 pub(super) use check_vm::{LookUp, VmLookUps};
 use jiff::{SignedDuration, Timestamp};
 pub use node_outage::NodeOutage;
+pub(super) use node_outage::{MAX_UNREADY_PERCENT, is_in_use};
 
 /// A node that is not ready for this long is looked up in Azure, and counts in an outage.
 const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(60);

@@ -15,7 +15,7 @@ use std::fmt;
 /// An outage has at least so many nodes that are not ready.
 const MIN_NODES: usize = 3;
 /// An outage has more than this share of all nodes, in percent.
-const MAX_PERCENT: usize = 20;
+pub(in crate::lifecycle) const MAX_UNREADY_PERCENT: usize = 20;
 /// A Node without a NodeClaim may take this long until it is ready for the first time.
 const JOINING: SignedDuration = SignedDuration::from_mins(10);
 
@@ -46,7 +46,7 @@ impl NodeOutage {
             found.nodes += 1;
             found.not_ready += usize::from(is_silent(node));
         }
-        let is_outage = found.not_ready >= MIN_NODES && found.not_ready * 100 > found.nodes * MAX_PERCENT;
+        let is_outage = found.not_ready >= MIN_NODES && found.not_ready * 100 > found.nodes * MAX_UNREADY_PERCENT;
         is_outage.then_some(found)
     }
 }
@@ -59,7 +59,12 @@ impl fmt::Display for NodeOutage {
 
 /// False for nodes whose kubelet is expected to be silent: they say nothing about the others.
 fn should_be_ready(snapshot: &Snapshot, node: &Node, now: Timestamp) -> bool {
-    if node.deleting_at.is_some() || node.is_tainted(TAINT_OUT_OF_SERVICE) || node.is_tainted(TAINT_SHUTDOWN) {
+    !node.is_tainted(TAINT_OUT_OF_SERVICE) && !node.is_tainted(TAINT_SHUTDOWN) && is_in_use(snapshot, node, now)
+}
+
+/// False for nodes that have not come up yet, and for those that have been drained or are deleted.
+pub(in crate::lifecycle) fn is_in_use(snapshot: &Snapshot, node: &Node, now: Timestamp) -> bool {
+    if node.deleting_at.is_some() {
         return false;
     }
     match node.provider_id.as_ref().and_then(|id| snapshot.claim_by_provider_id(id)) {

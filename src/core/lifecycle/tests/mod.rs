@@ -158,6 +158,7 @@ mod drain;
 mod launch;
 mod launch_check;
 mod lost_node;
+mod node_health;
 mod node_outage;
 mod pool_failures;
 mod slow_creation;
@@ -320,6 +321,9 @@ fn words(plan: &Plan) -> Vec<&'static str> {
         Command::RecordDeadline { .. } => "deadline",
         Command::Terminate(_) => "terminate",
         Command::UpdateNode { update: NodeUpdate::BeginDrain, .. } => "taint",
+        Command::UpdateNode { update: NodeUpdate::AddTaint(_), .. } => "no new pods",
+        Command::UpdateClaim { update: ClaimUpdate::Forced(_), .. } => "mark",
+        Command::UpdateClaim { update: ClaimUpdate::NotDisrupted, .. } => "take back",
         Command::DeleteClaim { category, .. } => category,
         Command::CheckVm(_) => "check",
         Command::Launch(_) => "launch",

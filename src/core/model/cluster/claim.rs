@@ -148,8 +148,10 @@ pub struct ClaimStatus {
     pub initialized: Option<Timestamp>,
     /// It differs from what its NodePool and AKSNodeClass would make now (condition `Drifted`).
     pub drifted: Option<DriftedCondition>,
-    /// Why it is being replaced (condition `DisruptionReason`).
+    /// Why it is being replaced within budgets (condition `DisruptionReason`).
     pub disrupted: Option<DisruptionReason>,
+    /// Why it is deleted whatever budgets say (the same condition, so that it has only one of the two).
+    pub forced: Option<ForcefulReason>,
     /// `status.providerID`.
     pub provider_id: Option<ProviderId>,
     /// `status.nodeName`.
@@ -162,6 +164,51 @@ pub struct ClaimStatus {
     pub last_pod_event: Option<Timestamp>,
     /// How far its end is.
     pub termination: TerminationConditions,
+}
+
+/// Why a NodeClaim is deleted whatever budgets, PodDisruptionBudgets and `karpenter.sh/do-not-disrupt` say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ForcefulReason {
+    /// Its node has been unhealthy for longer than is tolerated.
+    Unhealthy,
+    /// Azure is about to take its VM away.
+    Interrupted,
+    /// Azure is about to evict its spot VM.
+    Preempted,
+}
+
+impl ForcefulReason {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Unhealthy, Self::Interrupted, Self::Preempted];
+
+    /// As in the condition `DisruptionReason`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unhealthy => "Unhealthy",
+            Self::Interrupted => "Interrupted",
+            Self::Preempted => "Preempted",
+        }
+    }
+
+    /// Of its kind only a share of a NodePool is deleted at once. Spot VMs Azure may evict in any number.
+    #[must_use]
+    pub const fn is_limited(self) -> bool {
+        match self {
+            Self::Unhealthy | Self::Interrupted => true,
+            Self::Preempted => false,
+        }
+    }
+
+    /// The category of deletions in metrics.
+    #[must_use]
+    pub const fn category(self) -> &'static str {
+        match self {
+            Self::Unhealthy => "unhealthy",
+            Self::Interrupted => "interrupted",
+            Self::Preempted => "preempted",
+        }
+    }
 }
 
 /// How a NodeClaim differs from what its NodePool and AKSNodeClass would make now.

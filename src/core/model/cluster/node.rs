@@ -40,6 +40,48 @@ pub struct Node {
     pub kubelet_version: Option<Arc<str>>,
     /// It has the annotation `karpenter.sh/do-not-disrupt: "true"`.
     pub do_not_disrupt: bool,
+    /// Its other conditions, as far as a [rule](crate::model::settings::NodeHealthRule) concerns them: of most nodes none.
+    pub conditions: Vec<NodeCondition>,
+}
+
+/// A condition of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeCondition {
+    /// Its type.
+    pub kind: Arc<str>,
+    /// Its status.
+    pub status: ConditionStatus,
+    /// Since when it has this status.
+    pub since: Timestamp,
+    /// Why, as a word.
+    pub reason: Arc<str>,
+    /// The message for people.
+    pub message: Arc<str>,
+    /// Before which time an event of Azure that the message announces does not begin (its `NotBefore`).
+    pub not_before: Option<Timestamp>,
+}
+
+/// The status of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl ConditionStatus {
+    /// As in objects.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
 }
 
 impl Node {

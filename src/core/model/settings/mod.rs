@@ -1,11 +1,15 @@
 //! Settings of the deciders.
 
 mod deletion_rules;
+mod node_health;
 mod pause;
 
 use super::names::{ArmId, Region};
 pub use deletion_rules::{DeletionRule, DeletionRules};
 use jiff::SignedDuration;
+pub use node_health::{
+    NODE_READY, NodeHealthAction, NodeHealthRule, NodeHealthRules, NodeSign, PREEMPTION_SCHEDULED, VM_EVENT_SCHEDULED,
+};
 pub use pause::{Pause, PauseSwitch};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -41,6 +45,8 @@ pub struct Settings {
     pub billing_extension: bool,
     /// The deletion rules.
     pub deletion_rules: DeletionRules,
+    /// Which nodes are unhealthy or about to be lost.
+    pub node_health: Arc<NodeHealthRules>,
 }
 
 /// Which cluster this is.
@@ -89,6 +95,7 @@ impl Settings {
             aks_machine_pool: None,
             billing_extension: false,
             deletion_rules: DeletionRules::all(),
+            node_health: Arc::default(),
         }
     }
 }

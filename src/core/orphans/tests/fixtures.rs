@@ -206,6 +206,7 @@ pub(crate) fn node(name: &str, vm: &ArmId) -> Node {
         has_finalizer: false,
         kubelet_version: None,
         do_not_disrupt: false,
+        conditions: Vec::new(),
     }
 }
 

@@ -61,7 +61,7 @@ fn nodes(size: &str, count: usize) -> (Snapshot, Vec<Node>) {
 fn disrupted(snapshot: &Snapshot) -> Vec<String> {
     let mut memory = DisruptionMemory::default();
     let word = |command: &Command| match command {
-        Command::DeleteClaim { claim, category } => Some(format!("{category} {}", claim.name)),
+        Command::DeleteClaim { claim, category, .. } => Some(format!("{category} {}", claim.name)),
         Command::UpdateClaim { claim, update: ClaimUpdate::Disrupted(_) } => Some(format!("replace {}", claim.name)),
         Command::UpdateNode { update: NodeUpdate::AddTaint(taint), .. } if *taint == Taint::underutilized() => None,
         other => panic!("unexpected {other:?}"),

@@ -93,8 +93,9 @@ impl Cluster {
                 status.drifted = Some(DriftedCondition { since, reason, message });
             }
             ClaimUpdate::NotDrifted => status.drifted = None,
-            ClaimUpdate::Disrupted(reason) => status.disrupted = Some(*reason),
-            ClaimUpdate::NotDisrupted => status.disrupted = None,
+            ClaimUpdate::Disrupted(reason) => (status.disrupted, status.forced) = (Some(*reason), None),
+            ClaimUpdate::Forced(reason) => (status.disrupted, status.forced) = (None, Some(*reason)),
+            ClaimUpdate::NotDisrupted => (status.disrupted, status.forced) = (None, None),
             ClaimUpdate::Terminating(conditions) => status.termination.set(conditions),
             ClaimUpdate::PodEvent { at } => status.last_pod_event = Some(*at),
         }

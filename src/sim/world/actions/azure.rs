@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::{ResourceKind, Tags};
 use napkeeper_core::model::cluster::pod::PodPhase;
-use napkeeper_core::model::names::{ArmId, ObjectName, Zone};
+use napkeeper_core::model::names::{ArmId, ObjectName, ProviderId, Zone};
 use std::sync::Arc;
 
 impl World {
@@ -54,7 +54,8 @@ impl World {
                 let text = format!("{} VMs of {size} are reserved in {zone}", capacity.unwrap_or(0));
                 return self.log(EventKind::Scenario, group.name(), text);
             }
-            Action::EvictSpot { count } => return self.evict_spot(count),
+            Action::EvictSpot { count } => return self.evict_spot(count, false),
+            Action::EvictSpotAnnounced { count } => return self.evict_spot(count, true),
             Action::LeakNic { name } => return self.leak_nic(&name),
             Action::ForeignVm { name } => return self.add_foreign_vm(&name),
             Action::TakeOver { nth, kind } => return self.take_over(nth, kind),
@@ -93,9 +94,10 @@ impl World {
         self.log(EventKind::Scenario, subject, text);
     }
 
-    fn evict_spot(&mut self, count: usize) {
+    /// Takes spot VMs back, those with running pods first; their Nodes may announce it.
+    fn evict_spot(&mut self, count: usize, is_announced: bool) {
         let busy = |vm: &&ArmId| {
-            let node = self.cluster.state().node_by_provider_id(&napkeeper_core::model::names::ProviderId::of_vm(vm));
+            let node = self.cluster.state().node_by_provider_id(&ProviderId::of_vm(vm));
             let usage = node.and_then(|n| self.cluster.state().node_usage(&n.name));
             usage.is_some_and(|u| {
                 u.pods.iter().filter_map(|k| self.cluster.state().pods().get(k)).any(|p| p.phase == PodPhase::Running)
@@ -119,6 +121,9 @@ impl World {
         for vm in chosen {
             if self.cloud.evict_spot(&vm, self.now).is_ok() {
                 self.log(EventKind::Scenario, vm.name(), "Azure announces a spot eviction");
+                if is_announced {
+                    self.announce_eviction(&ProviderId::of_vm(&vm));
+                }
             }
         }
     }

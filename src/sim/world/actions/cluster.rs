@@ -6,6 +6,7 @@ use crate::world::timeline::EventKind;
 use crate::world::{Action, World};
 use jiff::SignedDuration;
 use napkeeper_core::model::azure::cloud::Tags;
+use napkeeper_core::model::cluster::node::NodeCondition;
 use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
 use napkeeper_core::model::labels;
@@ -31,6 +32,10 @@ impl World {
             Action::UpgradeKubernetes { version, new_nodes } => self.upgrade(version, new_nodes),
             Action::DeleteClaim { nth } => self.delete_claim(nth),
             Action::DeleteNode { nth } => self.delete_node(nth),
+            Action::SetNodeCondition { nth, kind, status, message } => {
+                let (reason, not_before) = (Arc::clone(&kind), None);
+                self.set_node_condition(nth, NodeCondition { kind, status, since: now, reason, message, not_before });
+            }
             Action::Pause { switches } => {
                 let held: Vec<String> = switches.iter().map(|s| format!("{s:?}").to_lowercase()).collect();
                 let text = if held.is_empty() { "lifted".to_owned() } else { format!("set for {}", held.join(", ")) };
@@ -146,6 +151,7 @@ impl World {
             }
             Action::LabelPool { pool, label, value } => {
                 self.log(EventKind::Scenario, &pool, format!("merged: label {label}: {value} added to its nodes"));
+                self.truth.templates_changed.insert(pool.text(), self.now);
                 self.edit_pool(&pool, |pool| {
                     // A label of the template is a requirement too.
                     pool.requirements.remove(&label);

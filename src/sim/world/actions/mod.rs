@@ -27,6 +27,7 @@ use jiff::SignedDuration;
 pub(crate) use load::LoadTargets;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::model::cluster::node::ConditionStatus;
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ArmId, NodePoolName, ObjectKey, ObjectName, VmSize, Zone};
 use napkeeper_core::model::orphans::sweep::SweepMode;
@@ -88,6 +89,23 @@ pub enum Action {
     EvictSpot {
         /// How many.
         count: usize,
+    },
+    /// Azure takes spot VMs back, and the Node Problem Detector of AKS announces it on their Nodes some 30 s ahead.
+    EvictSpotAnnounced {
+        /// How many.
+        count: usize,
+    },
+    /// A condition of a Node changes, as the Node Problem Detector of AKS reports it.
+    SetNodeCondition {
+        /// Which managed Node, counted in the order of names, modulo their number.
+        nth: usize,
+        /// Type of the condition.
+        #[serde(rename = "type")]
+        kind: Arc<str>,
+        /// Its status.
+        status: ConditionStatus,
+        /// Its message.
+        message: Arc<str>,
     },
     /// Azure's quotas change.
     Quota {
@@ -261,7 +279,7 @@ pub struct ShortageSpec {
 
 impl Action {
     /// How the steps of a scenario file are called.
-    pub const NAMES: [&str; 31] = [
+    pub const NAMES: [&str; 33] = [
         "scale",
         "startJob",
         "delete",
@@ -269,6 +287,8 @@ impl Action {
         "labelPool",
         "upgradeKubernetes",
         "evictSpot",
+        "evictSpotAnnounced",
+        "setNodeCondition",
         "quota",
         "reserve",
         "refuse",

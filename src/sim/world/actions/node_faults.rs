@@ -6,7 +6,8 @@ use crate::world::{Action, InjectedFault, World};
 use jiff::SignedDuration;
 use napkeeper_core::model::azure::cloud::PowerState;
 use napkeeper_core::model::cluster::claim::Claim;
-use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::node::{ConditionStatus, Node, NodeCondition};
+use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ProviderId};
 use std::sync::Arc;
 
@@ -105,6 +106,33 @@ impl World {
         }
         let reconnect = Action::InjectFault(InjectedFault::Nodes(NodeFault::Reconnect(names)));
         self.schedule_action(self.now + duration, reconnect);
+    }
+
+    /// The condition by which the Node Problem Detector of AKS announces that Azure evicts a spot VM.
+    pub(super) fn announce_eviction(&mut self, provider: &ProviderId) {
+        let Some(node) = self.cluster.state().node_by_provider_id(provider).map(|node| node.name.clone()) else {
+            return;
+        };
+        let not_before = self.now + self.cloud.settings().timings.eviction_notice;
+        let condition = NodeCondition {
+            kind: Arc::from("VMEventScheduled"),
+            status: ConditionStatus::True,
+            since: self.now,
+            reason: Arc::from("VMEventScheduled"),
+            message: Arc::from(format!("Preempt Scheduled: {not_before}. DurationInSeconds: -1.")),
+            not_before: Some(not_before),
+        };
+        self.cluster.set_node_condition(&node, condition, self.now);
+    }
+
+    /// Sets a condition of the nth managed Node.
+    pub(super) fn set_node_condition(&mut self, nth: usize, condition: NodeCondition) {
+        let managed = |node: &&Arc<Node>| node.label(labels::NODEPOOL).is_some();
+        let names: Vec<_> = self.cluster.state().nodes().values().filter(managed).map(|n| n.name.clone()).collect();
+        let Some(name) = names.get(nth % names.len().max(1)) else { return };
+        let NodeCondition { kind, status, message, .. } = &condition;
+        self.log(EventKind::Scenario, name, format!("condition {kind} is {} {message}", status.as_str()));
+        self.cluster.set_node_condition(name, condition, self.now);
     }
 
     fn edit_intent(&mut self, nth: usize, edit: IntentEdit) {

@@ -181,7 +181,7 @@ impl World {
                 self.record_launch_reason(draft);
                 self.truth.moves.plan(draft, self.now);
             }
-            Command::DeleteClaim { claim, category } => {
+            Command::DeleteClaim { claim, category, .. } => {
                 self.log(EventKind::Disrupt, &claim.name, format!("{category}: {}", planned.reason));
                 let claim = self.cluster.state().claims().get(&claim.name);
                 if let Some(node) = claim.and_then(|claim| claim.status.node_name.clone()) {

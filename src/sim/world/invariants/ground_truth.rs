@@ -40,6 +40,8 @@ pub(in crate::world) struct GroundTruth {
     pub(in crate::world) kubelets_broken_since: Option<Timestamp>,
     /// NodeClaims whose VMs were requested since then, with their NodePools.
     pub(in crate::world) broken_launches: BTreeMap<ClaimName, (Timestamp, Arc<str>)>,
+    /// When the template of a NodePool was last changed: it may try again then.
+    pub(in crate::world) templates_changed: BTreeMap<Arc<str>, Timestamp>,
     /// How far a time by the controller's clock may have been wrong: twice the most that it was ahead or behind while it
     /// acted.
     pub(in crate::world) clock_error: SignedDuration,

@@ -68,6 +68,7 @@ impl World {
             ) => self.check_not_foreign(id),
             (CommandKey::Claim(claim), Effect::Cluster(ClusterWrite::DeleteClaim(_))) => {
                 self.check_no_outage_at_disruption(claim)?;
+                self.check_few_repairs(claim)?;
                 self.check_replaced(claim)?;
                 self.check_budget(claim)
             }

@@ -5,7 +5,7 @@ use crate::world::World;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::lifecycle::FORCE_DRAIN_AFTER;
 use napkeeper_core::model::azure::cloud::{PowerState, ProvisioningState, ResourceDetail};
-use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::node::{ConditionStatus, Node, NodeCondition};
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner, Taint};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ProviderId};
@@ -17,18 +17,20 @@ use std::sync::Arc;
 /// From this time on a node that is not ready counts in an outage.
 const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(60);
 
-/// Most VMs of a NodePool within two hours, once its nodes have failed to come up for an hour.
+/// Most VMs of a NodePool within two hours, once its nodes have failed to come up for an hour with its present template.
 const MAX_FAILED_LAUNCHES: usize = 6;
 
 impl World {
     /// Nodes that do not come up are not bought for ever.
     pub(super) fn check_failed_launches(&self) -> Result<(), Violation> {
-        let Some(since) = self.truth.kubelets_broken_since.map(|since| since + SignedDuration::from_hours(1)) else {
-            return Ok(());
+        let Some(broken_since) = self.truth.kubelets_broken_since else { return Ok(()) };
+        let counts = |(at, pool): &&(Timestamp, Arc<str>)| {
+            let changed = self.truth.templates_changed.get(pool).copied();
+            let since = broken_since.max(changed.unwrap_or(broken_since)) + SignedDuration::from_hours(1);
+            *at >= since && self.now.duration_since(*at) < SignedDuration::from_hours(2)
         };
-        let recent = |at: &Timestamp| *at >= since && self.now.duration_since(*at) < SignedDuration::from_hours(2);
         let mut by_pool: BTreeMap<&str, usize> = BTreeMap::new();
-        for (_, pool) in self.truth.broken_launches.values().filter(|(at, _)| recent(at)) {
+        for (_, pool) in self.truth.broken_launches.values().filter(counts) {
             *by_pool.entry(pool).or_default() += 1;
         }
         match by_pool.into_iter().find(|(_, launches)| *launches > MAX_FAILED_LAUNCHES) {
@@ -106,12 +108,50 @@ impl World {
     pub(super) fn check_no_outage_at_disruption(&self, claim: &ClaimName) -> Result<(), Violation> {
         let planned = self.controller.inner.running(&CommandKey::Claim(claim.clone()));
         let Some(Command::DeleteClaim { category, .. }) = planned.map(|p| &p.command) else { return Ok(()) };
-        let is_disruption =
-            matches!(*category, "expired" | "expiring" | "empty" | "underutilized" | "drifted" | "scaled_down");
+        let voluntary = ["expired", "expiring", "empty", "underutilized", "drifted", "scaled_down", "unhealthy"];
+        let is_disruption = voluntary.contains(category);
         match self.outage().filter(|_| is_disruption) {
             Some(outage) => Err(self.violation("outage", format!("{claim} is deleted ({category}) while {outage}"))),
             None => Ok(()),
         }
+    }
+
+    /// No sick node is replaced while more than 20 % of its NodePool are sick, rounded up, and have been for a while.
+    pub(super) fn check_few_repairs(&self, claim: &ClaimName) -> Result<(), Violation> {
+        let planned = self.controller.inner.running(&CommandKey::Claim(claim.clone()));
+        let is_repair = matches!(planned.map(|p| &p.command), Some(Command::DeleteClaim { category: "unhealthy", .. }));
+        let cluster = self.cluster.state();
+        let known = cluster.claims().get(claim).filter(|claim| is_repair && claim.deleting_at.is_none());
+        let Some(pool) = known.and_then(|claim| claim.spec.pool.as_ref()) else { return Ok(()) };
+        let late = NOT_READY_FOR + self.truth.clock_error + self.controller.watches.longest_lag();
+        let is_long = |since: Timestamp| self.now.duration_since(since) >= late;
+        let (mut sick, mut all) = (0_usize, 0_usize);
+        for node in cluster.nodes().values() {
+            let other = node.provider_id.as_ref().and_then(|id| cluster.claim_by_provider_id(id));
+            // As in Karpenter, a Node that has lost its NodeClaim counts too.
+            let is_of_pool = other.map_or_else(
+                || node.label(labels::NODEPOOL) == Some(pool.as_str()),
+                |other| other.spec.pool.as_ref() == Some(pool),
+            );
+            if !is_of_pool || other.is_some_and(|other| other.status.initialized.is_none()) {
+                continue;
+            }
+            all += 1;
+            let is_deleted = other.is_some_and(|other| other.deleting_at.is_some());
+            let is_drained = is_deleted && self.live_pods(node).next().is_none();
+            let says_so = |condition: &NodeCondition| {
+                &*condition.kind == "kubernetes.azure.com/NodeHealthy"
+                    && condition.status == ConditionStatus::False
+                    && is_long(condition.since)
+            };
+            let is_sick = !node.ready && is_long(node.ready_since) || node.conditions.iter().any(says_so);
+            sick += usize::from(is_sick && !is_drained && node.deleting_at.is_none());
+        }
+        if sick <= all.div_ceil(5) || self.controller.watches.is_silent(self.now) {
+            return Ok(());
+        }
+        Err(self
+            .violation("few-repairs", format!("{claim} is repaired while {sick} of {all} nodes of {pool} are sick")))
     }
 
     /// Many kubelets cannot reach the API server, while VMs and pods run on: more than 20 % of all nodes, and at least

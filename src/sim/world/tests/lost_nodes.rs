@@ -51,15 +51,17 @@ fn an_outage_of_all_kubelets_deletes_no_vm_and_passes() {
 }
 
 #[test]
-fn a_deallocated_vm_is_replaced_and_a_stopped_one_only_once_a_person_says_so() {
-    for (deallocate, gone) in [(true, true), (false, false)] {
+fn a_deallocated_vm_is_replaced_and_a_stopped_one_is_repaired_or_ends_once_a_person_says_so() {
+    for deallocate in [true, false] {
         let off = strike(20, NodeFault::ShutDown { nth: 0, deallocate });
         let start = steady(3, vec![off.clone()]);
         let before = run_to(&start, 19);
         let first = claims(&before)[0].clone();
+        let soon = run_to(&start, 30);
+        assert_eq!(!claims(&soon).contains(&first), deallocate, "it may be started again");
         let world = run_to(&start, 40);
-        assert_eq!(!claims(&world).contains(&first), gone, "deallocated: {deallocate}");
-        assert_eq!(nodes(&world, false).is_empty(), gone);
+        assert!(!claims(&world).contains(&first) && nodes(&world, false).is_empty(), "deallocated: {deallocate}");
+        assert_eq!(logged(&world, EventKind::Disrupt, "unhealthy"), usize::from(!deallocate));
     }
     let off = strike(20, NodeFault::ShutDown { nth: 0, deallocate: false });
     let deleted = strike(30, NodeFault::DeleteUnready { every: 1 });

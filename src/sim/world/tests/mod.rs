@@ -8,6 +8,7 @@ mod external_changes;
 mod falls;
 mod lost_nodes;
 mod moves;
+mod node_health;
 mod restores;
 mod statuses;
 mod stories;

@@ -11,7 +11,7 @@ use crate::fixtures::{
     at, cluster, disruption_budget, managed, node, offering, pool, put, requirements_in, running, settings, shape,
     start,
 };
-use crate::model::cluster::claim::{Claim, DriftedCondition, LaunchFailure};
+use crate::model::cluster::claim::{Claim, DriftedCondition, ForcefulReason, LaunchFailure};
 use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{DoNotDisrupt, HostPort, Pod, PodShape, Taint};
@@ -89,7 +89,7 @@ impl World {
 
     fn perform(&mut self, command: Command) -> Option<String> {
         Some(match command {
-            Command::DeleteClaim { claim, category } => {
+            Command::DeleteClaim { claim, category, .. } => {
                 let deleting = Claim { deleting_at: Some(at(self.now)), ..self.claim(claim.name.as_str()) };
                 self.snapshot.put_claim(deleting);
                 format!("{category} {}", claim.name)

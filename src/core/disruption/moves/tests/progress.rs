@@ -114,6 +114,19 @@ fn marks_that_an_earlier_run_has_removed_late_are_renewed() {
 }
 
 #[test]
+fn a_node_that_is_deleted_because_of_its_node_is_not_replaced_as_well() {
+    for steps in 0..4 {
+        let mut world = oversized();
+        (0..steps).for_each(|_| drop(world.wait(60)));
+        let mut claim = world.claim("c00");
+        (claim.status.disrupted, claim.status.forced) = (None, Some(ForcefulReason::Unhealthy));
+        world.snapshot.put_claim(claim);
+        let done = world.all(120);
+        assert!(done.is_empty(), "after {steps} steps: {done:?}");
+    }
+}
+
+#[test]
 fn what_others_have_tainted_stays_tainted() {
     let mut world = oversized();
     let tainted = Node { taints: vec![Taint::disrupted()], ..world.node("c00") };

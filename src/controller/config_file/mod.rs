@@ -1,5 +1,7 @@
 //! Reads `napkeeper.yaml`: which cluster is managed, and with which settings.
 
+mod node_health;
+
 use anyhow::{Context, bail, ensure};
 use jiff::SignedDuration;
 use napkeeper_api::bootstrap::Join;
@@ -100,6 +102,9 @@ fn convert(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow
         available_parallelism().map_or(NonZeroUsize::MIN, |threads| threads.min(MAX_CONSOLIDATION_THREADS));
     provisioning(cluster.provisioning.as_ref(), &mut settings).context("provisioning")?;
     disruption(cluster.disruption.as_ref(), &mut settings).context("disruption")?;
+    if let Some(given) = &cluster.node_health {
+        settings.node_health = Arc::new(node_health::rules(given)?);
+    }
     ensure!(
         mode == ControllerMode::Companion || cluster.nodes.is_some(),
         "nodes is missing: provisioner mode requires the subnet, image and SSH key of new nodes"
