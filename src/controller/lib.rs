@@ -34,10 +34,11 @@ use napkeeper_kube::{
     BootstrapTokens, CrdOwner, Events, WriteCheck, WriteHolds, Writer, connect_with_clock, elect, lease_identity,
     pause_switch_exists,
 };
+use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{
     Check, Component, ComponentError, Health, Lifecycle, MonitoringAddresses, MonitoringPorts, metrics,
 };
-use reporting::Reporter;
+use reporting::{KarpenterMetrics, Reporter};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -125,7 +126,9 @@ pub async fn run(options: Options) -> Result<()> {
     };
     let (seed, runner) = (uuid::Uuid::new_v4().as_u64_pair().0, Arc::new(runner));
     let context = LoopContext { settings, catalog, options: cluster.options, seed, clock, runner, holds, placements };
-    let control_loop = ControlLoop::new(context, Reporter::new(events, &mut registry, skew), health.check("watches"));
+    let (karpenter, karpenter_registry) = karpenter_metrics(&context);
+    let reporter = Reporter::new(events, &mut registry, skew, karpenter);
+    let control_loop = ControlLoop::new(context, reporter, health.check("watches"));
     lifecycle.ready();
     let running = run_loop(control_loop, inputs, lifecycle.clone(), work_ended);
     let mut parts = vec![
@@ -140,8 +143,17 @@ pub async fn run(options: Options) -> Result<()> {
         Component::new("the facts task", collect_facts(fact_collector, lifecycle.clone())),
         Component::new("the CapacityBuffers task", buffer_sync.run(options.mode, lifecycle.clone())),
     ];
-    parts.extend(monitoring.components(&lifecycle, &health, registry));
+    let registries = std::iter::once(registry).chain(karpenter_registry).collect();
+    parts.extend(monitoring.components(&lifecycle, &health, registries));
     Ok(napkeeper_serve::run(&lifecycle, parts).await?)
+}
+
+/// Karpenter's metrics and their registry; beside managed NAP they are NAP's own to export.
+fn karpenter_metrics(context: &LoopContext) -> (Option<KarpenterMetrics>, Option<Registry>) {
+    match context.settings.mode {
+        ControllerMode::Provisioner => Some(KarpenterMetrics::new(Arc::clone(&context.clock))).unzip(),
+        ControllerMode::Companion => (None, None),
+    }
 }
 
 /// Listens for probes and scrapes, and logs the addresses.

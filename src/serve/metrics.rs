@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 
@@ -18,16 +18,20 @@ pub fn registry() -> Registry {
 /// Bounds of latency histograms in seconds: from the duration of a decision in memory to the longest time limit.
 pub const LATENCY_SECONDS: [f64; 11] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5];
 
-/// `/metrics`.
-pub fn router(registry: Registry) -> Router {
-    let registry = Arc::new(registry);
-    Router::new().route("/metrics", get(move || async move { answer(&registry) }))
+/// `/metrics`, of all these registries.
+pub fn router(registries: Vec<Registry>) -> Router {
+    let registries: Arc<[Registry]> = Arc::from(registries);
+    Router::new().route("/metrics", get(move || async move { answer(&registries) }))
 }
 
 /// The answer to a scrape.
-fn answer(registry: &Registry) -> Response {
+fn answer(registries: &[Registry]) -> Response {
     let mut text = String::new();
-    match encode(&mut text, registry) {
+    let mut encode = || {
+        registries.iter().try_for_each(|registry| encode_registry(&mut text, registry))?;
+        encode_eof(&mut text)
+    };
+    match encode() {
         Ok(()) => {
             ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
         }

@@ -48,12 +48,12 @@ impl MonitoringPorts {
         Ok(MonitoringAddresses { health: self.health.local_addr()?, metrics: self.metrics.local_addr()? })
     }
 
-    /// Their servers.
+    /// Their servers; metrics are those of all registries.
     #[must_use]
-    pub fn components(self, lifecycle: &Lifecycle, health: &Health, registry: Registry) -> [Component; 2] {
+    pub fn components(self, lifecycle: &Lifecycle, health: &Health, registries: Vec<Registry>) -> [Component; 2] {
         [
             server("the health server", lifecycle, self.health, health.router()),
-            server("the metrics server", lifecycle, self.metrics, metrics::router(registry)),
+            server("the metrics server", lifecycle, self.metrics, metrics::router(registries)),
         ]
     }
 }

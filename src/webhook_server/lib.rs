@@ -181,6 +181,6 @@ fn parts(
         }),
         Component::new("cluster watch", cluster.run(two)),
     ];
-    parts.extend(monitoring.components(lifecycle, &health, registry));
+    parts.extend(monitoring.components(lifecycle, &health, vec![registry]));
     Ok(parts)
 }

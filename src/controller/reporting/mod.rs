@@ -2,6 +2,7 @@
 //!
 //! A decision is an event on the object that it concerns; so is a failure, with a way to fix it if one is known.
 
+mod karpenter;
 mod repairs;
 mod sweeps;
 
@@ -21,6 +22,7 @@ use napkeeper_serve::prometheus_client::metrics::family::Family;
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
 use napkeeper_serve::prometheus_client::metrics::histogram::Histogram;
 use napkeeper_serve::prometheus_client::registry::Registry;
+pub(crate) use karpenter::KarpenterMetrics;
 use repairs::RepairReporter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -49,6 +51,7 @@ pub(super) struct Reporter {
     skew: ClockSkew,
     /// Problems that have been reported: unschedulable pods, missing nodes, conflicts of NodeOverlays.
     reported: BTreeSet<String>,
+    karpenter: Option<KarpenterMetrics>,
     repairs: RepairReporter,
     sweeps: SweepReporter,
 }
@@ -60,7 +63,13 @@ const DECISION_BUCKETS: [f64; 11] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 impl Reporter {
-    pub(super) fn new(events: Events, registry: &mut Registry, skew: ClockSkew) -> Self {
+    /// With Karpenter's metrics, if they are exported.
+    pub(super) fn new(
+        events: Events,
+        registry: &mut Registry,
+        skew: ClockSkew,
+        karpenter: Option<KarpenterMetrics>,
+    ) -> Self {
         let reporter = Self {
             events,
             commands: Family::default(),
@@ -81,6 +90,7 @@ impl Reporter {
             clock_skew: Gauge::default(),
             skew,
             reported: BTreeSet::new(),
+            karpenter,
             repairs: RepairReporter::new(registry),
             sweeps: SweepReporter::new(registry),
         };
@@ -132,6 +142,7 @@ impl Reporter {
         self.paused.clear();
         self.reported.clear();
         self.repairs.clear();
+        self.karpenter.iter_mut().for_each(KarpenterMetrics::clear);
         self.sweeps.clear();
     }
 
@@ -170,6 +181,7 @@ impl Reporter {
         self.report_launch_hold(memory.launch_check.hold.as_ref(), snapshot, &mut problems);
         self.report_failing_pools(&memory.lifecycle.pool_failures, snapshot, &mut problems);
         self.report_blocked_drains(&memory.lifecycle.blocked_drains, snapshot, &mut problems);
+        self.karpenter.iter_mut().for_each(|metrics| metrics.observe(snapshot));
         self.repairs.report(&memory.lifecycle.blocked_repairs, snapshot, &self.events);
         for group in unplaced {
             let reason = group.reason();
@@ -358,6 +370,7 @@ impl Reporter {
         self.commands.get_or_create(&[("command", command), ("outcome", outcome)]).inc();
         tracing::debug!(command, about = %key, outcome, "ended");
         self.repairs.command_ended(planned.map(|p| &p.command), report);
+        self.karpenter.iter().for_each(|metrics| metrics.command_ended(planned.map(|p| &p.command), report, snapshot));
         if let Some(planned) = planned
             && let Command::SweepDelete(delete) = &planned.command
         {

@@ -1,0 +1,182 @@
+//! Gauges of the cluster's nodes and NodePools, read from a Snapshot when they are scraped.
+
+use super::Label;
+use jiff::Timestamp;
+use napkeeper_core::disruption::allowed_disruptions;
+use napkeeper_core::engine::clock::Clock;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pool::{DisruptionReason, NodePool};
+use napkeeper_core::model::labels;
+use napkeeper_core::snapshot::Snapshot;
+use napkeeper_serve::prometheus_client::collector::Collector;
+use napkeeper_serve::prometheus_client::encoding::DescriptorEncoder;
+use napkeeper_serve::prometheus_client::metrics::MetricType;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Labels of nodes that are labels of their metrics, and their names there: as in Karpenter the part after the slash.
+const NODE_LABELS: [(&str, &str); 7] = [
+    (labels::NODEPOOL, "nodepool"),
+    (labels::ZONE, "zone"),
+    (labels::REGION, "region"),
+    (labels::INSTANCE_TYPE, "instance_type"),
+    (labels::CAPACITY_TYPE, "capacity_type"),
+    (labels::ARCH, "arch"),
+    (labels::OS, "os"),
+];
+
+/// Reasons that budgets have.
+const REASONS: [DisruptionReason; 3] =
+    [DisruptionReason::Underutilized, DisruptionReason::Empty, DisruptionReason::Drifted];
+
+/// The last Snapshot that was kept.
+pub(super) struct ClusterState {
+    clock: Arc<dyn Clock>,
+    snapshot: Mutex<Option<Snapshot>>,
+}
+
+/// A gauge's value and labels.
+type Sample = (Vec<Label>, f64);
+
+impl ClusterState {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, snapshot: Mutex::new(None) }
+    }
+
+    /// Replaces the Snapshot. Without one nothing is reported.
+    pub(super) fn set(&self, snapshot: Option<Snapshot>) {
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+    }
+}
+
+impl fmt::Debug for ClusterState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterState").finish_non_exhaustive()
+    }
+}
+
+impl Collector for ClusterState {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let kept = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(snapshot) = kept else { return Ok(()) };
+        for (name, help, samples) in gauges(&snapshot, self.clock.now()) {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (labels, value) in samples {
+                metric.encode_family(&labels)?.encode_gauge(&value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All gauges: name, meaning and samples.
+fn gauges(snapshot: &Snapshot, now: Timestamp) -> Vec<(&'static str, &'static str, Vec<Sample>)> {
+    let nodes = || snapshot.nodes().values();
+    let of_nodes = |amounts: &dyn Fn(&Node) -> Resources| {
+        nodes().flat_map(|node| by_resource(&node_labels(snapshot, node), &amounts(node))).collect()
+    };
+    let usage = |node: &Node| snapshot.node_usage(&node.name);
+    let requests = |node: &Node| usage(node).map(|usage| usage.pod_requests.clone()).unwrap_or_default();
+    let daemons = |node: &Node| usage(node).map(|usage| usage.daemon_set_requests.clone()).unwrap_or_default();
+    let age = |node: &Arc<Node>| (node_labels(snapshot, node), now.duration_since(node.created_at).as_secs_f64());
+    let pools = || snapshot.pools().values();
+    let count = f64::from(u32::try_from(snapshot.nodes().len()).unwrap_or(u32::MAX));
+    vec![
+        ("nodes_allocatable", "What pods may use of a node", of_nodes(&|node| node.allocatable.clone())),
+        ("nodes_total_pod_requests", "What the pods of a node request, those of DaemonSets too", of_nodes(&requests)),
+        ("nodes_total_daemon_requests", "What the DaemonSet pods of a node request", of_nodes(&daemons)),
+        (
+            "nodes_system_overhead",
+            "What a node has and pods may not use",
+            of_nodes(&|node| node.capacity.minus(&node.allocatable)),
+        ),
+        ("nodes_current_lifetime_seconds", "Age of a node", nodes().map(age).collect()),
+        ("nodepools_limit", "Limits of a NodePool", pools().flat_map(|pool| limits(pool)).collect()),
+        (
+            "nodepools_usage",
+            "What the nodes of a NodePool have",
+            pools().flat_map(|pool| by_resource(&pool_labels(pool), &pool.status.resources)).collect(),
+        ),
+        (
+            "nodepools_allowed_disruptions",
+            "Nodes of a NodePool that its budgets allow to be disrupted at once",
+            pools().flat_map(|pool| allowed(snapshot, pool, now)).collect(),
+        ),
+        ("cluster_state_node_count", "Nodes of the cluster", vec![(Vec::new(), count)]),
+        ("cluster_state_synced", "1 while the state of the cluster is known", vec![(Vec::new(), 1.0)]),
+        ("cluster_utilization_percent", "Requested of allocatable, of all nodes", utilization(snapshot)),
+    ]
+}
+
+/// The amounts of each resource, in Karpenter's units: whole cores and bytes.
+fn by_resource(labels: &[Label], amounts: &Resources) -> Vec<Sample> {
+    let Resources { cpu_millis, memory, ephemeral_storage, pods, extended } = amounts;
+    let named = [("memory", *memory), ("ephemeral_storage", *ephemeral_storage), ("pods", *pods)];
+    let extended = extended.iter().map(|(name, amount)| (&**name, *amount));
+    let whole = named.into_iter().chain(extended).map(|(name, amount)| sample(labels, name, to_float(amount)));
+    std::iter::once(sample(labels, "cpu", to_float(*cpu_millis) / 1000.0)).chain(whole).collect()
+}
+
+fn sample(labels: &[Label], resource: &str, value: f64) -> Sample {
+    let resource = Arc::from(resource.to_lowercase().replace('-', "_"));
+    (labels.iter().cloned().chain([("resource_type", resource)]).collect(), value)
+}
+
+/// Exact to 2^53: eight petabytes.
+#[expect(clippy::cast_precision_loss, reason = "metrics are floats")]
+fn to_float(amount: i64) -> f64 {
+    amount as f64
+}
+
+fn node_labels(snapshot: &Snapshot, node: &Node) -> Vec<Label> {
+    let is_managed = node.provider_id.as_ref().is_some_and(|id| snapshot.claim_by_provider_id(id).is_some());
+    let value = |key: &str| Arc::from(node.label(key).unwrap_or_default());
+    let known = NODE_LABELS.iter().map(|(key, name)| (*name, value(key)));
+    let managed = Arc::from(if is_managed { "true" } else { "false" });
+    known.chain([("node_name", node.name.text()), ("managed", managed)]).collect()
+}
+
+fn pool_labels(pool: &NodePool) -> Vec<Label> {
+    vec![("nodepool", pool.name.text())]
+}
+
+fn limits(pool: &NodePool) -> Vec<Sample> {
+    let labels = pool_labels(pool);
+    let limit = |(name, amount): (&str, i64)| {
+        let value = if name == "cpu" { to_float(amount) / 1000.0 } else { to_float(amount) };
+        sample(&labels, name, value)
+    };
+    let resources = pool.limits.resources.iter().map(|(name, amount)| (&**name, *amount));
+    resources.chain(pool.limits.nodes.map(|nodes| ("nodes", nodes))).map(limit).collect()
+}
+
+/// How many nodes the budgets allow to be disrupted at once, whether some are or not.
+fn allowed(snapshot: &Snapshot, pool: &NodePool, now: Timestamp) -> Vec<Sample> {
+    let of_pool = snapshot.claims().values().filter(|claim| claim.spec.pool.as_ref() == Some(&pool.name));
+    let total = of_pool.filter(|claim| claim.status.initialized.is_some()).count();
+    let total = u32::try_from(total).unwrap_or(u32::MAX);
+    let of_reason = |reason: DisruptionReason| {
+        let allowed = allowed_disruptions(&pool.disruption.budgets, total, reason, now).min(total);
+        let labels = pool_labels(pool).into_iter().chain([("reason", Arc::from(reason.as_str()))]).collect();
+        (labels, f64::from(allowed))
+    };
+    REASONS.into_iter().map(of_reason).collect()
+}
+
+/// What is requested of what pods may use, in percent of each resource that there is.
+fn utilization(snapshot: &Snapshot) -> Vec<Sample> {
+    let (mut allocatable, mut requested) = (Resources::default(), Resources::default());
+    for node in snapshot.nodes().values() {
+        allocatable.add(&node.allocatable);
+        if let Some(usage) = snapshot.node_usage(&node.name) {
+            requested.add(&usage.pod_requests);
+        }
+    }
+    let requested: Vec<Sample> = by_resource(&[], &requested);
+    let share = |(labels, has): Sample| {
+        let used = requested.iter().find(|(other, _)| *other == labels).map_or(0.0, |(_, used)| *used);
+        (has > 0.0).then(|| (labels, 100.0 * used / has))
+    };
+    by_resource(&[], &allocatable).into_iter().filter_map(share).collect()
+}
