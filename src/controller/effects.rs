@@ -9,7 +9,7 @@ use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::Uid;
-use napkeeper_core::model::settings::ControllerMode;
+use napkeeper_core::model::settings::{ControllerMode, DisruptionScope};
 use napkeeper_core::plan::{ClaimUpdate, CloudRequest, ClusterWrite, Effect, Reply, VmSpec, is_sweep_write};
 use napkeeper_core::snapshot::CommandKey;
 use napkeeper_kube::{BootstrapTokens, WriteCheck, Writer, list};
@@ -24,9 +24,15 @@ const MAX_SLOT_WAIT: Duration = Duration::from_secs(15);
 /// Performs the effects of the controller.
 #[async_trait]
 pub(super) trait EffectRunner: Debug + Send + Sync {
-    /// Performs one effect of the command with this key, within a bounded time. The DELETE of a sweep that does not get
+    /// Performs one effect of the command with this key, within a bounded time. `disrupted` is whose disruption it is, if it is
+    /// one. The DELETE of a sweep that does not get
     /// its credential and its request slot soon is not sent at all.
-    async fn perform(&self, key: &CommandKey, effect: &Effect) -> Result<Reply, EffectError>;
+    async fn perform(
+        &self,
+        key: &CommandKey,
+        effect: &Effect,
+        disrupted: &DisruptionScope,
+    ) -> Result<Reply, EffectError>;
 }
 
 /// Performs effects on a real cluster and Azure.
@@ -56,7 +62,12 @@ impl fmt::Debug for LiveEffectRunner {
 
 #[async_trait]
 impl EffectRunner for LiveEffectRunner {
-    async fn perform(&self, key: &CommandKey, effect: &Effect) -> Result<Reply, EffectError> {
+    async fn perform(
+        &self,
+        key: &CommandKey,
+        effect: &Effect,
+        disrupted: &DisruptionScope,
+    ) -> Result<Reply, EffectError> {
         if self.mode == ControllerMode::Companion && !allowed_in_companion_mode(effect) {
             return Err(EffectError::Blocked("companion mode does not write NAP objects or change VMs"));
         }
@@ -64,7 +75,7 @@ impl EffectRunner for LiveEffectRunner {
         // is created for a VM that may not be launched, its token included.
         let token = match effect {
             Effect::Cloud(CloudRequest::PutVm(spec)) if self.bootstrap.is_some() => {
-                self.gate.check(key, effect).await?;
+                self.gate.check(key, effect, disrupted, self.clock.now()).await?;
                 self.token(spec).await?
             }
             _ => None,
@@ -72,7 +83,7 @@ impl EffectRunner for LiveEffectRunner {
         if let Effect::Cloud(request) = effect {
             wait_for_slot(max_slot_wait(key, effect), self.azure.prepare(request)).await?;
         }
-        self.gate.check(key, effect).await?;
+        self.gate.check(key, effect, disrupted, self.clock.now()).await?;
         match effect {
             Effect::TakeInventory => {
                 let taken = inventory::take(&self.azure, &self.client, &*self.clock).await;

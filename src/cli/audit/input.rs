@@ -80,7 +80,7 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
     let (sweeps, records) = tokio::join!(list::read_sweeps(&client), list::read_records(&client));
     let paused = read_pause(&client, &args.namespace).await;
     let mut unread = Vec::new();
-    let paused = paused.map(|pause| pause.blocks(PauseSwitch::Delete)).unwrap_or_else(|error| {
+    let paused = paused.map(|pause| pause.blocks(PauseSwitch::Delete, inventory.finished_at)).unwrap_or_else(|error| {
         unread.push(ListFailure { cause: error.cause(), ..ListFailure::new(PAUSE, error.to_string()) });
         true
     });

@@ -9,7 +9,7 @@ use napkeeper_controller::wall_clock::WallClock;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_kube::list::recording::{Objects, replay};
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, WatchedKind, fold, watch};
-use napkeeper_kube::{connect, read_facts};
+use napkeeper_kube::{PAUSE_CONFIG_MAP, connect, read_facts};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,9 +35,9 @@ const KINDS: [WatchedKind; 14] = [
     WatchedKind::Schedulers,
 ];
 
-/// The kinds on which it depends what becomes of a node: those, and what keeps pods on it.
+/// The kinds on which it depends what becomes of a node: those, what keeps pods on it, and the pause switch.
 pub(super) fn kinds_of_nodes() -> BTreeSet<WatchedKind> {
-    kinds_of_scheduling().into_iter().chain([WatchedKind::DisruptionBudgets]).collect()
+    kinds_of_scheduling().into_iter().chain([WatchedKind::DisruptionBudgets, WatchedKind::Pause]).collect()
 }
 
 /// The kinds that scheduling depends on.
@@ -68,7 +68,8 @@ pub(super) struct ListedCluster {
     pub(super) remarks: Vec<String>,
 }
 
-/// Lists a cluster: as kubectl has listed it, or live. What could not be read is told. Returns where it is from, too.
+/// Lists a cluster: as kubectl has listed it, or live. `namespace` is that of napkeeper's own ConfigMaps. What could not be read
+/// is told. Returns where it is from, too.
 pub(super) fn read(
     from: Option<&Path>,
     kubeconfig: Option<&Path>,
@@ -77,7 +78,7 @@ pub(super) fn read(
 ) -> anyhow::Result<(ListedCluster, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let (listed, from) = match from {
-        Some(path) => (runtime.block_on(saved(path, kinds))?, path.display().to_string()),
+        Some(path) => (runtime.block_on(saved(path, namespace, kinds))?, path.display().to_string()),
         None => (runtime.block_on(live(kubeconfig, namespace, kinds))?, "the cluster".to_owned()),
     };
     for remark in &listed.remarks {
@@ -94,7 +95,7 @@ async fn live(
 ) -> anyhow::Result<ListedCluster> {
     let no_cluster = "cannot reach a cluster. Pass a folder of manifests, --from or --kubeconfig";
     let client = connect(kubeconfig).await.context(no_cluster)?;
-    let mut listed = list(&client, kinds).await?;
+    let mut listed = list(&client, namespace, kinds).await?;
     match read_facts(&client, namespace).await {
         Ok(published) => listed.published = published,
         Err(error) => listed.remarks.push(format!("{error}: using the built-in sizes and prices")),
@@ -103,7 +104,7 @@ async fn live(
 }
 
 /// Reads the output of kubectl: a file, or a folder of files.
-async fn saved(path: &Path, kinds: BTreeSet<WatchedKind>) -> anyhow::Result<ListedCluster> {
+async fn saved(path: &Path, namespace: &str, kinds: BTreeSet<WatchedKind>) -> anyhow::Result<ListedCluster> {
     let mut objects = Objects::new();
     for file in json_files(path)? {
         let shown = file.display().to_string();
@@ -118,11 +119,15 @@ async fn saved(path: &Path, kinds: BTreeSet<WatchedKind>) -> anyhow::Result<List
             bail!("--from {shown}: no {} found; list everything with: {LIST} > cluster.json", plural(kind));
         }
     }
+    // Of ConfigMaps only the pause switch is read; saved ones are not selected by name.
+    let is_pause =
+        |map: &Value| map["metadata"]["name"] == PAUSE_CONFIG_MAP && map["metadata"]["namespace"] == *namespace;
+    objects.entry(plural(WatchedKind::Pause).to_owned()).or_default().retain(is_pause);
     for kind in &kinds {
         objects.entry(plural(*kind).to_owned()).or_default();
     }
     let client = replay(objects, BTreeSet::new(), |name| format!("{name} are not in the saved objects"));
-    list(&client, kinds).await
+    list(&client, namespace, kinds).await
 }
 
 /// The plural name of a kind, as in a path.
@@ -167,10 +172,14 @@ fn add_object(kind: &str, object: Value, objects: &mut Objects) {
 }
 
 /// Lists all kinds. Those that are not required and cannot be listed are left out with a remark.
-async fn list(client: &kube::Client, mut kinds: BTreeSet<WatchedKind>) -> anyhow::Result<ListedCluster> {
+async fn list(
+    client: &kube::Client,
+    namespace: &str,
+    mut kinds: BTreeSet<WatchedKind>,
+) -> anyhow::Result<ListedCluster> {
     let mut remarks = Vec::new();
     loop {
-        match tokio::time::timeout(TIMEOUT, attempt(client, &kinds, &mut remarks)).await {
+        match tokio::time::timeout(TIMEOUT, attempt(client, (namespace, &kinds), &mut remarks)).await {
             Ok(Ok(snapshot)) => return Ok(ListedCluster { snapshot, published: None, remarks }),
             Ok(Err(Some((kind, error)))) if !REQUIRED.contains(&kind) => {
                 remarks.push(format!("{error}; assuming there are no {kind}"));
@@ -188,11 +197,11 @@ type ListError = Option<(WatchedKind, String)>;
 
 async fn attempt(
     client: &kube::Client,
-    kinds: &BTreeSet<WatchedKind>,
+    (namespace, kinds): (&str, &BTreeSet<WatchedKind>),
     remarks: &mut Vec<String>,
 ) -> Result<Snapshot, ListError> {
     let (sender, mut changes) = mpsc::channel(1_000);
-    let options = WatchOptions { kinds: kinds.clone(), ..WatchOptions::new(Arc::new(WallClock::new(None)), "default") };
+    let options = WatchOptions { kinds: kinds.clone(), ..WatchOptions::new(Arc::new(WallClock::new(None)), namespace) };
     let watching = tokio::spawn(watch(client.clone(), options, sender));
     let (mut snapshot, mut unreadable) = (Snapshot::default(), Vec::new());
     let result = loop {

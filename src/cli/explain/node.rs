@@ -52,7 +52,7 @@ pub(super) struct Args {
     /// File with the ConfigMap napkeeper-facts: the subscription's sizes.
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
-    /// Namespace of the ConfigMap napkeeper-facts in the cluster.
+    /// Namespace of the ConfigMaps napkeeper-facts and napkeeper-pause in the cluster.
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
     facts_namespace: String,
     /// Output format.

@@ -20,7 +20,7 @@ use napkeeper_core::engine::expectations::{ClaimReading, Expectations};
 use napkeeper_core::model::cluster::node_base::NodeBase;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::ClaimName;
-use napkeeper_core::model::settings::{ControllerMode, Settings};
+use napkeeper_core::model::settings::{ControllerMode, DisruptionScope, Settings};
 use napkeeper_core::plan::{ClusterRead, CommandReport, Effect, Reply};
 use napkeeper_core::snapshot::CommandKey;
 use napkeeper_kube::WriteHolds;
@@ -233,7 +233,7 @@ impl ControlLoop {
         let runner = Arc::clone(&self.context.runner);
         self.claim_reads.spawn(async move {
             let read = Effect::Read(ClusterRead::Claim(claim.clone()));
-            let reply = runner.perform(&CommandKey::Claim(claim.clone()), &read).await;
+            let reply = runner.perform(&CommandKey::Claim(claim.clone()), &read, &DisruptionScope::default()).await;
             (claim, reply)
         });
     }
@@ -244,7 +244,7 @@ impl ControlLoop {
         self.reporter.decision_made(decision.kind(), begun.map(Instant::elapsed).unwrap_or_default());
         let started =
             self.controller.apply_decision(decision, self.context.controller_config(), self.context.clock.now());
-        self.reporter.report_problems(self.controller.snapshot(), self.controller.memory());
+        self.reporter.report_problems(self.controller.snapshot(), self.controller.memory(), self.context.clock.now());
         self.pass_on_launch_hold();
         let placements = &self.controller.memory().provision.buffer_statuses;
         if **self.context.placements.borrow() != *placements {
@@ -282,12 +282,13 @@ impl ControlLoop {
             self.finish_commands(ended);
             let Some((key, effect)) = next else { break };
             let runner = Arc::clone(&self.context.runner);
+            let disrupted = self.controller.disruption_scope(&key);
             self.reporter.effect_started(&effect);
             self.expectations.effect_started(&key);
             self.effects.spawn(async move {
                 // On a task of its own, so that a panic is a failed effect, and the command does not wait forever.
                 let of = key.clone();
-                let reply = tokio::spawn(async move { runner.perform(&of, &effect).await }).await;
+                let reply = tokio::spawn(async move { runner.perform(&of, &effect, &disrupted).await }).await;
                 (key, reply.unwrap_or(Err(EffectError::Cluster(ClusterError::Unavailable))))
             });
         }

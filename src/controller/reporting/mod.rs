@@ -3,16 +3,18 @@
 //! A decision is an event on the object that it concerns; so is a failure, with a way to fix it if one is known.
 
 mod karpenter;
+mod pause;
 mod repairs;
 mod sweeps;
 
+use jiff::Timestamp;
+pub(crate) use karpenter::KarpenterMetrics;
 use napkeeper_core::engine::decide::Memory;
 use napkeeper_core::engine::decision::DecisionKind;
 use napkeeper_core::lifecycle::{BlockedDrain, NodeOutage, PoolFailures};
 use napkeeper_core::model::cluster::launch_hold::LaunchHold;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::{ClaimName, NodeName, ObjectKey, Uid};
-use napkeeper_core::model::settings::{Pause, PauseSwitch};
 use napkeeper_core::plan::{ClaimUpdate, Command, CommandReport, Effect, PlannedCommand};
 use napkeeper_core::scheduling::UnschedulablePods;
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
@@ -22,7 +24,7 @@ use napkeeper_serve::prometheus_client::metrics::family::Family;
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
 use napkeeper_serve::prometheus_client::metrics::histogram::Histogram;
 use napkeeper_serve::prometheus_client::registry::Registry;
-pub(crate) use karpenter::KarpenterMetrics;
+use pause::PauseReporter;
 use repairs::RepairReporter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -44,7 +46,6 @@ pub(super) struct Reporter {
     nodes: Gauge,
     node_outage: Gauge,
     launch_hold: Gauge,
-    paused: Family<Labels<1>, Gauge>,
     failing_pools: Gauge,
     blocked_drains: Gauge,
     clock_skew: Gauge,
@@ -54,6 +55,7 @@ pub(super) struct Reporter {
     karpenter: Option<KarpenterMetrics>,
     repairs: RepairReporter,
     sweeps: SweepReporter,
+    pause: PauseReporter,
 }
 
 /// Upper bounds of the buckets of decisions' durations, in seconds.
@@ -84,7 +86,6 @@ impl Reporter {
             nodes: Gauge::default(),
             node_outage: Gauge::default(),
             launch_hold: Gauge::default(),
-            paused: Family::default(),
             failing_pools: Gauge::default(),
             blocked_drains: Gauge::default(),
             clock_skew: Gauge::default(),
@@ -93,6 +94,7 @@ impl Reporter {
             karpenter,
             repairs: RepairReporter::new(registry),
             sweeps: SweepReporter::new(registry),
+            pause: PauseReporter::new(registry),
         };
         registry.register("commands", "Commands finished, by outcome", reporter.commands.clone());
         registry.register("failures", "Effects that failed, by category", reporter.failures.clone());
@@ -111,8 +113,6 @@ impl Reporter {
         registry.register("node_outage", outage, reporter.node_outage.clone());
         let held = "1 while nothing may be launched in this cluster, whatever the pause switch says";
         registry.register("launch_hold", held, reporter.launch_hold.clone());
-        let paused = "1 while launches, disruptions or deletions are paused, by switch";
-        registry.register("paused", paused, reporter.paused.clone());
         let failing = "NodePools whose last nodes did not come up: they are held, or try one node at a time";
         registry.register("failing_nodepools", failing, reporter.failing_pools.clone());
         let blocked = "Nodes whose drain has not moved for 30 s";
@@ -139,7 +139,7 @@ impl Reporter {
         for gauge in all {
             gauge.set(0);
         }
-        self.paused.clear();
+        self.pause.clear();
         self.reported.clear();
         self.repairs.clear();
         self.karpenter.iter_mut().for_each(KarpenterMetrics::clear);
@@ -167,7 +167,7 @@ impl Reporter {
 
     /// Reports unschedulable pods, nodes missing from static NodePools and conflicts of NodeOverlays, each once while
     /// it lasts.
-    pub(super) fn report_problems(&mut self, snapshot: &Snapshot, memory: &Memory) {
+    pub(super) fn report_problems(&mut self, snapshot: &Snapshot, memory: &Memory, now: Timestamp) {
         let unplaced: &[UnschedulablePods] = &memory.provision.unplaced;
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.unschedulable_pods.set(count(unplaced.iter().map(|group| group.pods.len()).sum()));
@@ -176,7 +176,7 @@ impl Reporter {
         self.nodes.set(count(snapshot.nodes().len()));
         self.unreadable_sweeps.set(count(snapshot.unreadable_sweeps.len()));
         self.report_outage(memory.lifecycle.outage);
-        self.report_pause(&snapshot.pause);
+        self.pause.report(snapshot, now);
         let mut problems = BTreeSet::new();
         self.report_launch_hold(memory.launch_check.hold.as_ref(), snapshot, &mut problems);
         self.report_failing_pools(&memory.lifecycle.pool_failures, snapshot, &mut problems);
@@ -225,18 +225,6 @@ impl Reporter {
             }
             None if lasted => tracing::info!("the node outage is over"),
             _ => {}
-        }
-    }
-
-    /// Reports what the pause switch holds back, when that changes.
-    fn report_pause(&self, pause: &Pause) {
-        let mut has_changed = false;
-        for switch in PauseSwitch::ALL {
-            let is_paused = i64::from(pause.blocks(switch));
-            has_changed |= self.paused.get_or_create(&[("switch", switch.name())]).set(is_paused) != is_paused;
-        }
-        if has_changed {
-            tracing::warn!(paused = %pause, "what is paused has changed");
         }
     }
 

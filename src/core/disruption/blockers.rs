@@ -8,6 +8,7 @@ use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::labels::DO_NOT_DISRUPT;
 use crate::model::names::ObjectKey;
+use crate::model::settings::{DisruptionScope, Paused};
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::fmt;
@@ -32,6 +33,8 @@ pub enum DisruptionBlocker {
     PodWithoutController(ObjectKey),
     /// The eviction API would refuse to evict this pod now.
     PodProtected(ObjectKey, EvictionBlocker),
+    /// The pause switch holds its disruption back.
+    Paused(Paused),
 }
 
 impl fmt::Display for DisruptionBlocker {
@@ -45,11 +48,12 @@ impl fmt::Display for DisruptionBlocker {
             Self::PodUnreadable(pod) => write!(f, "pod {pod} cannot be parsed"),
             Self::PodWithoutController(pod) => write!(f, "pod {pod} has no controller that would replace it"),
             Self::PodProtected(pod, blocker) => write!(f, "pod {pod} cannot be evicted: {blocker}"),
+            Self::Paused(paused) => write!(f, "its disruption is paused: {paused}"),
         }
     }
 }
 
-/// All that keeps the node of a NodeClaim from being disrupted for a reason now, by itself and its pods. Budgets and
+/// All that keeps the node of a NodeClaim from being disrupted for a reason now, by itself, its pods and the pause switch. Budgets and
 /// `consolidateAfter` are not among it.
 #[must_use]
 pub fn disruption_blockers(
@@ -65,6 +69,8 @@ pub fn disruption_blockers(
     if claim.deleting_at.is_some() && !found.contains(&DisruptionBlocker::BeingDeleted) {
         found.push(DisruptionBlocker::BeingDeleted);
     }
+    let disrupted = DisruptionScope { reason: Some(reason), ..DisruptionScope::of(claim) };
+    found.extend(snapshot.pause.disruption_pause(&disrupted, now).map(DisruptionBlocker::Paused));
     let passes = passes_blockers(claim, reason);
     found.extend(snapshot.pods_on(&node.name).filter_map(|pod| pod_blocker(snapshot, pod, passes, now)));
     found

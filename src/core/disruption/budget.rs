@@ -10,6 +10,7 @@ use crate::model::cluster::node::Node;
 use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
 use crate::model::cron::{Schedule, ScheduleError};
 use crate::model::labels::TAINT_DISRUPTED;
+use crate::model::settings::DisruptionScope;
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 
@@ -48,7 +49,7 @@ fn node_count(nodes: BudgetNodes, total: u32) -> u32 {
     }
 }
 
-/// How many disruptions the pool's budgets still allow for a reason; `u32::MAX` where none applies.
+/// How many disruptions the pool's budgets still allow for a reason; `u32::MAX` where none applies, and none while they are paused.
 #[must_use]
 pub fn remaining_disruptions(snapshot: &Snapshot, pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> u32 {
     let is_replaced = |node: &Node| node.is_tainted(TAINT_DISRUPTED);
@@ -80,6 +81,9 @@ fn remaining(
     (pool, reason, now): (&NodePool, DisruptionReason, Timestamp),
     counts: impl Fn(&Claim, Option<&Node>) -> bool,
 ) -> u32 {
+    if snapshot.pause.blocks_disruption(&DisruptionScope::new(&pool.name, reason), now) {
+        return 0;
+    }
     let (mut total, mut consumed) = (0, 0);
     for claim in snapshot.claims().values().filter(|c| c.spec.pool.as_ref() == Some(&pool.name)) {
         if claim.status.initialized.is_none() {

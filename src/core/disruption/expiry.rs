@@ -6,7 +6,7 @@
 use super::is_in_progress;
 use crate::model::cluster::claim::Claim;
 use crate::model::names::ClaimName;
-use crate::model::settings::Settings;
+use crate::model::settings::{DisruptionScope, Settings};
 use crate::plan::{Command, Plan};
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
@@ -63,9 +63,10 @@ fn standing(snapshot: &Snapshot) -> impl Iterator<Item = &Arc<Claim>> {
 pub(super) fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
     for claim in standing(snapshot) {
         let Some(Expiry { at }) = Expiry::of(claim) else { continue };
+        let disrupted = DisruptionScope { pool: claim.spec.pool.clone(), reason: None };
         if at > now {
             plan.wake_at(at);
-        } else if !is_in_progress(snapshot, &claim.name) {
+        } else if !is_in_progress(snapshot, &claim.name) && !snapshot.pause.blocks_disruption(&disrupted, now) {
             let command = Command::delete_claim(claim.reference(), "expired");
             let after = claim.spec.expire_after.unwrap_or_default();
             plan.push(command, format!("older than expireAfter ({after:#})"));

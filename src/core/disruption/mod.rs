@@ -18,7 +18,7 @@ mod version_drift;
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
 use crate::model::names::{ClaimName, NodeName, NodePoolName};
-use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
+use crate::model::settings::{ControllerMode, DisruptionScope, PauseSwitch, Settings};
 use crate::plan::{Command, Plan, Preconditions};
 use crate::provisioning::ProvisionMemory;
 use crate::provisioning::capacity_buffers::BufferCapacity;
@@ -90,11 +90,12 @@ pub fn disrupt(
         *memory = DisruptionMemory::default();
     }
     memory.decided_at = Some(now);
-    if snapshot.pause.blocks(PauseSwitch::Disrupt) || NodeOutage::of(snapshot, settings, now).is_some() {
+    let is_paused = snapshot.pause.blocks(PauseSwitch::Disrupt, now);
+    if is_paused || NodeOutage::of(snapshot, settings, now).is_some() {
         // Nothing is looked for meanwhile, so what was found before must be found again.
         memory.empty_since.clear();
         memory.moves.forget_findings();
-        if !snapshot.pause.blocks(PauseSwitch::Disrupt) {
+        if !is_paused {
             // Pods of nodes that are not ready may need the room of those that were going to be replaced.
             memory.moves.give_up();
             continue_moves(snapshot, &mut memory.moves, now, &mut plan);
@@ -145,8 +146,13 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     let available_offerings = || available_offerings.get_or_init(compute);
     let buffer_capacity = BufferCapacity::of(snapshot, provision, now, available_offerings);
     let movable = candidates.iter().filter(|c| !memory.moves.holds(c.claim));
-    let (mut empty_nodes, used): (Vec<_>, Vec<_>) =
+    let (mut empty_nodes, mut used): (Vec<_>, Vec<_>) =
         movable.partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
+    let is_paused =
+        |c: &Candidate<'_>, reason| snapshot.pause.blocks_disruption(&DisruptionScope::new(&c.pool.name, reason), now);
+    // No other node is kept because the pods of one that is not disrupted could take its place.
+    empty_nodes.retain(|c| !is_paused(c, DisruptionReason::Empty));
+    used.retain(|c| !is_paused(c, DisruptionReason::Underutilized));
     // Where a budget does not allow all of them, the most expensive go first.
     empty_nodes.sort_by_key(|c| (Reverse(c.price), c.claim.name.clone()));
     delete_empty(&empty_nodes, memory, &mut budgets, plan);

@@ -12,7 +12,7 @@ use crate::model::cluster::pod::{DoNotDisrupt, PodOwner, Taint};
 use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
 use crate::model::labels;
 use crate::model::names::ClaimName;
-use crate::model::settings::Settings;
+use crate::model::settings::{Pause, Settings};
 use crate::plan::{ClaimUpdate, Command, NodeUpdate, Plan};
 use crate::provisioning::ProvisionMemory;
 use crate::scheduling::Target;
@@ -356,4 +356,87 @@ fn nothing_is_disrupted_or_expires_while_many_nodes_are_not_ready() {
     };
     assert_eq!(two.iter().filter(|word| word.starts_with("expired")).count(), 10, "two are no outage");
     assert_eq!(two.len(), 10, "what was found before the outage must be found again");
+}
+
+/// What is done in a cluster with an empty node in each of two NodePools, with this pause switch, by the time
+/// that many seconds have gone by.
+fn disrupted_with(entries: &[(&str, &str)], seconds: i64) -> Vec<String> {
+    let pools = ["batch", "general"].map(pool);
+    let mut snapshot = cluster(pools.clone());
+    for pool in &pools {
+        put(&mut snapshot, managed(&format!("{}-empty", pool.name), pool, offering(SMALL, 1, OnDemand)));
+    }
+    snapshot.pause = Pause::read(entries.iter().map(|(key, value)| (*key, Some(*value)))).0;
+    let mut memory = DisruptionMemory::default();
+    let mut all: Vec<String> = Vec::new();
+    for now in (0..=seconds).step_by(10) {
+        let plan = pass(&snapshot, &mut memory, now);
+        for word in words(&plan) {
+            snapshot.remove_claim(&ClaimName::new(word.rsplit(' ').next().unwrap()).unwrap());
+            all.push(word);
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn a_pause_of_a_node_pool_or_a_reason_holds_nothing_else() {
+    let (batch, general) = ("empty batch-empty", "empty general-empty");
+    for (key, expected) in [
+        ("disrupt", vec![]),
+        ("disrupt.nodepool.general", vec![batch]),
+        ("disrupt.reason.Empty.nodepool.general", vec![batch]),
+        ("disrupt.reason.Empty", vec![]),
+        ("disrupt.reason.Drifted", vec![batch, general]),
+        ("disrupt.reason.Underutilized", vec![batch, general]),
+        ("disrupt.nodepool.other", vec![batch, general]),
+    ] {
+        assert_eq!(disrupted_with(&[(key, "true")], 120), expected, "{key}");
+    }
+}
+
+#[test]
+fn a_pause_until_a_time_is_released_by_itself() {
+    let until = format!("until {}", at(60));
+    for key in ["disrupt", "disrupt.nodepool.general", "disrupt.reason.Empty"] {
+        let held = |seconds| disrupted_with(&[(key, &until)], seconds).contains(&"empty general-empty".to_owned());
+        assert!(!held(50) && held(90), "{key}");
+    }
+}
+
+#[test]
+fn an_expired_node_stays_while_its_node_pool_is_paused_but_not_for_a_paused_reason() {
+    for (key, expected) in [
+        ("disrupt.nodepool.general", vec![]),
+        ("disrupt", vec![]),
+        ("disrupt.reason.Drifted", vec!["expired c00"]),
+        ("disrupt.nodepool.other", vec!["expired c00"]),
+    ] {
+        let expire_after = Some(SignedDuration::from_hours(1));
+        let (mut snapshot, _) = nodes(&NodePool { expire_after, ..pool("general") }, SMALL, 1);
+        let mut claim = Claim::clone(snapshot.claims().values().next().unwrap());
+        claim.created_at = at(-7_200);
+        snapshot.put_claim(claim);
+        snapshot.pause = Pause::read([(key, Some("true"))]).0;
+        assert_eq!(words(&pass(&snapshot, &mut DisruptionMemory::default(), 0)), expected, "{key}");
+    }
+}
+
+/// Two nodes of two NodePools, of which each could take the pods of the other: the one that is not paused goes.
+#[test]
+fn a_paused_node_keeps_no_other_from_being_consolidated() {
+    for (paused, gone) in [("batch", "general"), ("general", "batch")] {
+        let pools = ["batch", "general"].map(pool);
+        let mut snapshot = cluster(pools.clone());
+        for pool in &pools {
+            let (claim, node) = managed(&format!("{}-a", pool.name), pool, offering(LARGE, 1, OnDemand));
+            let pod = running(&format!("{}-web", pool.name), &Arc::new(shape("s", 500, 1)), &node);
+            put(&mut snapshot, (claim, node));
+            snapshot.put_pod(pod);
+        }
+        snapshot.pause = Pause::read([(&*format!("disrupt.nodepool.{paused}"), Some("true"))]).0;
+        let (_, words) = wait(&snapshot, &mut DisruptionMemory::default(), 300);
+        assert_eq!(words, [format!("underutilized {gone}-a")]);
+    }
 }

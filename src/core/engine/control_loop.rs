@@ -18,8 +18,8 @@ use crate::model::cluster::node_base::NodeBase;
 use crate::model::cluster::pool::NodeClass;
 use crate::model::errors::EffectError;
 use crate::model::names::{NodeClassName, ObjectKey, VmSize};
-use crate::model::settings::Settings;
-use crate::plan::{CommandReport, Effect, PlannedCommand, Reply};
+use crate::model::settings::{DisruptionScope, Settings};
+use crate::plan::{CommandReport, Effect, PlannedCommand, Reply, disruption_scope};
 use crate::snapshot::delta::{Delta, apply_delta};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::{SignedDuration, Timestamp};
@@ -87,6 +87,12 @@ impl Controller {
     #[must_use]
     pub fn running(&self, key: &CommandKey) -> Option<&PlannedCommand> {
         self.running_commands.get(key)
+    }
+
+    /// Whose disruption a command is that runs, as the pause switch knows it.
+    #[must_use]
+    pub fn disruption_scope(&self, key: &CommandKey) -> DisruptionScope {
+        disruption_scope(key, self.running(key).map(|planned| &planned.command), &self.snapshot)
     }
 
     /// The keys of the commands that run.

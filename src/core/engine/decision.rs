@@ -50,7 +50,7 @@ impl DecisionRequest {
     /// Decides. This is the heavy part.
     #[must_use]
     pub fn decide(mut self, settings: &Settings, now: Timestamp, seed: u64) -> DecisionResult {
-        let plan = match &mut self.memory {
+        let mut plan = match &mut self.memory {
             DeciderMemory::Reconciliation(memory) => {
                 let mut plan = memory.launch_check.decide(&self.snapshot, settings, now);
                 hold_launches(memory, &mut self.snapshot, settings, now);
@@ -62,6 +62,8 @@ impl DecisionRequest {
                 disrupt(&self.snapshot, disruption, provision, settings, now, seed)
             }
         };
+        // A pause ends by itself, without a change of any object.
+        self.snapshot.pause.next_release(now).into_iter().for_each(|at| plan.wake_at(at));
         DecisionResult { snapshot: self.snapshot, memory: self.memory, plan }
     }
 }

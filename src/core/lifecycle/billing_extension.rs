@@ -21,7 +21,7 @@ impl ClaimReconciler<'_> {
     pub(super) fn ensure_billing_extension(&mut self, claim: &Claim) -> bool {
         let by_aks = claim.intent.as_ref().is_some_and(|intent| intent.machine.is_some());
         let done = claim.status.billed.is_some() || by_aks || !self.settings.billing_extension;
-        if done || self.snapshot.pause.blocks(PauseSwitch::Launch) {
+        if done || self.snapshot.pause.blocks(PauseSwitch::Launch, self.now) {
             return false;
         }
         let Some(vm) = claim.status.provider_id.as_ref().map(|id| id.vm().clone()) else { return false };

@@ -175,7 +175,7 @@ impl ClaimReconciler<'_> {
     }
 
     fn launch(&mut self, claim: &Claim) {
-        if self.snapshot.holds_launches() {
+        if self.snapshot.holds_launches(self.now) {
             // Afterwards it is checked again, however late it is.
             self.memory.launched.remove(&claim.name);
             self.memory.launches_ended.remove(&claim.name);

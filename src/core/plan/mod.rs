@@ -7,6 +7,7 @@ mod aks_machine;
 mod cloud_request;
 mod command;
 mod effect;
+mod pause;
 mod preconditions;
 mod script;
 mod status_report;
@@ -24,6 +25,7 @@ pub use effect::{
     ResourceTotal, SecurityProfile, SweepReport, VmSpec,
 };
 use jiff::Timestamp;
+pub use pause::{disruption_scope, is_paused, scope_of_pod};
 pub use preconditions::Preconditions;
 pub use script::{CommandReport, EffectSequence, EvictionReport, LaunchReport, Script, Step, TerminationReport};
 pub use status_report::{ClassReport, PoolReport};

@@ -102,7 +102,7 @@ pub fn provision(
     seed: u64,
 ) -> Plan {
     let mut plan = Plan::default();
-    if settings.mode == ControllerMode::Companion || snapshot.holds_launches() {
+    if settings.mode == ControllerMode::Companion || snapshot.holds_launches(now) {
         return plan;
     }
     memory.unavailable.expire(now);

@@ -42,6 +42,7 @@ use crate::model::support::hash::fnv1a;
 use crate::snapshot::spread_defaults::SchedulerProfiles;
 pub use command_key::CommandKey;
 pub use index::{NodeUsage, PendingShapes, ShapeCount};
+use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 pub use table::Table;
@@ -152,8 +153,8 @@ impl Snapshot {
 
     /// True while nothing may be launched: by the pause switch, or by [`LaunchHold`].
     #[must_use]
-    pub fn holds_launches(&self) -> bool {
-        self.pause.blocks(PauseSwitch::Launch) || self.launch_hold.is_some()
+    pub fn holds_launches(&self, now: Timestamp) -> bool {
+        self.pause.blocks(PauseSwitch::Launch, now) || self.launch_hold.is_some()
     }
 
     /// Why a NodePool launches nothing after nodes of it did not come up, if it does not.

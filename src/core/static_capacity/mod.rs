@@ -14,7 +14,7 @@ use crate::disruption::{BUDGET_RETRY, ReplacementCause, budget_left};
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::names::{ClaimName, NodePoolName};
-use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
+use crate::model::settings::{ControllerMode, DisruptionScope, PauseSwitch, Settings};
 use crate::plan::{Command, Plan};
 use crate::provisioning::{ProvisionMemory, claim_draft, has_unobserved_claims};
 use crate::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, NewNode};
@@ -93,18 +93,23 @@ pub fn reconcile_static_capacity(
     if settings.mode == ControllerMode::Companion || !snapshot.pools().values().any(|pool| pool.replicas.is_some()) {
         return plan;
     }
-    let may_disrupt = !snapshot.pause.blocks(PauseSwitch::Disrupt) && NodeOutage::of(snapshot, settings, now).is_none();
+    let may_disrupt =
+        !snapshot.pause.blocks(PauseSwitch::Disrupt, now) && NodeOutage::of(snapshot, settings, now).is_none();
     let mut reconciler =
         StaticPoolReconciler { snapshot, memory, provision, settings, may_disrupt, now, plan: &mut plan };
     let mut static_pools: Vec<StaticPool<'_>> =
         snapshot.pools().values().filter_map(|pool| reconciler.static_pool(pool)).collect();
     if may_disrupt {
-        for static_pool in &mut static_pools {
+        let is_paused = |pool: &NodePool| {
+            let disrupted = DisruptionScope { pool: Some(pool.name.clone()), reason: None };
+            snapshot.pause.blocks_disruption(&disrupted, now)
+        };
+        for static_pool in static_pools.iter_mut().filter(|static_pool| !is_paused(static_pool.pool)) {
             reconciler.scale_down(static_pool);
             reconciler.delete_replaced(static_pool);
         }
     }
-    if snapshot.holds_launches() {
+    if snapshot.holds_launches(now) {
         return plan;
     }
     if has_unobserved_claims(snapshot) {

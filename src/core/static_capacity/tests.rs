@@ -180,6 +180,13 @@ fn the_pause_switches_hold_back_their_own_half() {
         assert_eq!(pass(&few, &mut StaticCapacityMemory::default(), 0).commands.len(), launches, "{held:?}");
         assert_eq!(pass(&many, &mut StaticCapacityMemory::default(), 0).commands.len(), deletes, "{held:?}");
     }
+    let name = static_pool(1).name;
+    for (key, deletes) in
+        [(&*format!("disrupt.nodepool.{name}"), 0), ("disrupt.nodepool.other", 2), ("disrupt.reason.Drifted", 2)]
+    {
+        many.pause = Pause::read([(key, Some("true"))]).0;
+        assert_eq!(pass(&many, &mut StaticCapacityMemory::default(), 0).commands.len(), deletes, "{key}");
+    }
     few.pause = Pause::default();
     let companion = crate::model::settings::Settings { mode: ControllerMode::Companion, ..settings() };
     let plan = reconcile_static_capacity(

@@ -8,7 +8,7 @@ use crate::disruption::budget_left;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::cluster::status::{ConditionType, StatusCondition};
-use crate::model::settings::PauseSwitch;
+use crate::model::settings::DisruptionScope;
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -58,8 +58,9 @@ fn obstacles(pool: &NodePool, drifted: &[Arc<Claim>], snapshot: &Snapshot, now: 
         all.push(format!("the drain of {count} is blocked: {}", named.join(", ")));
     }
     if !waiting.is_empty() {
-        if snapshot.pause.blocks(PauseSwitch::Disrupt) {
-            all.push(format!("{} waiting: disruption is paused", is_or_are_counted(waiting.len())));
+        let drifted = DisruptionScope::new(&pool.name, DisruptionReason::Drifted);
+        if let Some(paused) = snapshot.pause.disruption_pause(&drifted, now) {
+            all.push(format!("{} waiting: disruption is paused: {paused}", is_or_are_counted(waiting.len())));
         } else if budget_left(snapshot, pool, DisruptionReason::Drifted, now) == 0 {
             let message = "spec.disruption.budgets allow no more nodes to be disrupted now";
             all.push(format!("{} waiting: {message}", is_or_are_counted(waiting.len())));

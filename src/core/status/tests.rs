@@ -332,7 +332,20 @@ fn drifted_nodes_are_counted_and_so_is_what_holds_them_up() {
     snapshot.put_pool(name(), closed);
     assert!(told(&snapshot).ends_with("1 is waiting: spec.disruption.budgets allow no more nodes to be disrupted now"));
     snapshot.pause = Pause::of([PauseSwitch::Disrupt]);
-    assert!(told(&snapshot).ends_with("1 is waiting: disruption is paused"));
+    assert!(told(&snapshot).ends_with("1 is waiting: disruption is paused: disrupt"));
+    for (key, value, ending) in [
+        (
+            "disrupt.nodepool.general",
+            "until 2100-01-01T00:00:00Z",
+            ": disrupt.nodepool.general until 2100-01-01T00:00:00Z",
+        ),
+        ("disrupt.reason.Drifted", "true", ": disrupt.reason.Drifted"),
+        ("disrupt.reason.Empty", "true", "no more nodes to be disrupted now"),
+        ("disrupt.nodepool.other", "true", "no more nodes to be disrupted now"),
+    ] {
+        snapshot.pause = Pause::read([(key, Some(value))]).0;
+        assert!(told(&snapshot).ends_with(ending), "{key}: {}", told(&snapshot));
+    }
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! The pause switch.
 //!
-//! One ConfigMap, which Git makes without keys, so that no GitOps tool resets what an operator sets. Its keys are `launch`,
-//! `disrupt` and `delete`; `"true"` pauses. A value that is neither true nor false pauses too: this is the safe reading.
+//! One ConfigMap, which Git makes without keys, so that no GitOps tool resets what an operator sets. [`Pause::read`] has its
+//! keys and values.
 
 use crate::error::{ApiRequest, call};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
-use napkeeper_core::model::settings::{Pause, PauseSwitch};
+use napkeeper_core::model::settings::Pause;
 
 /// Name of the ConfigMap.
 pub const PAUSE_CONFIG_MAP: &str = "napkeeper-pause";
@@ -33,49 +33,28 @@ async fn read_map(client: &Client, namespace: &str) -> Result<Option<ConfigMap>,
     call(request, api.get_opt(PAUSE_CONFIG_MAP)).await
 }
 
-/// The paused operations, and keys whose value is neither true nor false.
+/// What is paused, and what cannot be read of it. Binary data is not text.
 pub(crate) fn pause(map: &ConfigMap) -> (Pause, Option<String>) {
-    let mut held = Vec::new();
-    let mut wrong = Vec::new();
-    for switch in PauseSwitch::ALL {
-        let key = switch.name();
-        let text = map.data.as_ref().and_then(|data| data.get(key)).map(|text| text.trim());
-        // Binary data is not "false".
-        let bytes = || map.binary_data.as_ref()?.contains_key(key).then_some("(bytes)");
-        match text.or_else(bytes) {
-            None | Some("false") => continue,
-            Some("true") => {}
-            Some(text) => {
-                wrong.push(format!(
-                    "data.{key}: must be \"true\" or \"false\", got {text:?}; {key} is paused until this is fixed"
-                ));
-            }
-        }
-        held.push(switch);
-    }
-    (Pause::of(held), (!wrong.is_empty()).then(|| wrong.join("; ")))
+    let texts = map.data.iter().flatten().map(|(key, text)| (key.as_str(), Some(text.as_str())));
+    let bytes = map.binary_data.iter().flatten().map(|(key, _)| (key.as_str(), None));
+    let (pause, wrong) = Pause::read(texts.chain(bytes));
+    (pause, (!wrong.is_empty()).then(|| wrong.join("; ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use napkeeper_core::model::settings::PauseSwitch;
     use serde_json::json;
 
     #[test]
-    fn a_value_that_is_neither_true_nor_false_pauses() {
-        let delete = || Pause::of([PauseSwitch::Delete]);
-        for (text, held) in [("true", delete()), ("false", Pause::default()), (" false\n", Pause::default())] {
-            let map = serde_json::from_value(json!({ "metadata": {}, "data": { "delete": text } })).unwrap();
-            assert_eq!(pause(&map), (held, None), "{text:?}");
-        }
-        for text in ["no", "", "TRUE"] {
-            let map = serde_json::from_value(json!({ "metadata": {}, "data": { "delete": text } })).unwrap();
-            let (held, wrong) = pause(&map);
-            assert_eq!(held, delete(), "{text:?}");
-            assert!(wrong.unwrap().contains("data.delete"), "{text:?}");
-        }
+    fn data_and_binary_data_pause() {
+        let map = serde_json::from_value(json!({ "metadata": {}, "data": { "delete": "true", "launch": "false" } }));
+        assert_eq!(pause(&map.unwrap()), (Pause::of([PauseSwitch::Delete]), None));
         let map = serde_json::from_value(json!({ "metadata": {}, "binaryData": { "launch": "AAAA" } })).unwrap();
-        assert_eq!(pause(&map).0, Pause::of([PauseSwitch::Launch]));
+        let (held, wrong) = pause(&map);
+        assert_eq!(held, Pause::of([PauseSwitch::Launch]));
+        assert!(wrong.is_some_and(|wrong| wrong.contains("data.launch")));
         assert_eq!(pause(&ConfigMap::default()), (Pause::default(), None));
     }
 }

@@ -9,12 +9,13 @@ use crate::preconditions::clock_skew::ClockSkew;
 use crate::preconditions::crd_owner::CrdOwner;
 use crate::preconditions::lease::LeaseHandle;
 use crate::preconditions::pause::read_pause;
+use jiff::Timestamp;
 use kube::Client;
 use napkeeper_core::model::cluster::launch_hold::LaunchHold;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::orphans::sweep::UnreadableSweeps;
-use napkeeper_core::model::settings::{Pause, PauseSwitch};
-use napkeeper_core::plan::{Effect, is_sweep_write};
+use napkeeper_core::model::settings::{DisruptionScope, Pause, PauseSwitch};
+use napkeeper_core::plan::{Effect, is_paused, is_sweep_write};
 use napkeeper_core::snapshot::CommandKey;
 use std::fmt;
 use tokio::sync::watch;
@@ -63,18 +64,29 @@ impl WriteCheck {
         Self { skew, ..self }
     }
 
-    /// Whether an effect of the command with this key may be performed now. To be called directly before.
+    /// Whether an effect of the command with this key may be performed now. `disrupted` is whose disruption it is, if it is one.
+    /// To be called directly before.
     ///
     /// # Errors
     /// [`EffectError::Blocked`] with the reason.
-    pub async fn check(&self, key: &CommandKey, effect: &Effect) -> Result<(), EffectError> {
+    pub async fn check(
+        &self,
+        key: &CommandKey,
+        effect: &Effect,
+        disrupted: &DisruptionScope,
+        now: Timestamp,
+    ) -> Result<(), EffectError> {
         if !effect.is_write() {
             return Ok(());
         }
-        check_pause(effect, &self.holds.borrow().pause)?;
+        let check_pause = |pause: &Pause| match is_paused(effect, disrupted, pause, now) {
+            true => Err(EffectError::Blocked("the pause switch is set")),
+            false => Ok(()),
+        };
+        check_pause(&self.holds.borrow().pause)?;
         if effect.pause_switch() == Some(PauseSwitch::Delete) {
             let unreadable = EffectError::Blocked("the pause switch cannot be read");
-            check_pause(effect, &read_pause(&self.client, &self.namespace).await.map_err(|_| unreadable)?)?;
+            check_pause(&read_pause(&self.client, &self.namespace).await.map_err(|_| unreadable)?)?;
         }
         if effect.is_launch() {
             self.check_launch().await?;
@@ -108,11 +120,6 @@ impl WriteCheck {
     }
 }
 
-fn check_pause(effect: &Effect, pause: &Pause) -> Result<(), EffectError> {
-    let is_paused = effect.pause_switch().is_some_and(|switch| pause.blocks(switch));
-    if is_paused { Err(EffectError::Blocked("the pause switch is set")) } else { Ok(()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,7 +127,10 @@ mod tests {
     use kube::client::Body;
     use napkeeper_core::model::azure::cloud::ResourceKind;
     use napkeeper_core::model::cluster::claim::ClaimRef;
-    use napkeeper_core::model::names::{ArmId, ClaimName, Namespace, ObjectKey, ObjectName, ProviderId, Uid};
+    use napkeeper_core::model::cluster::pool::DisruptionReason;
+    use napkeeper_core::model::names::{
+        ArmId, ClaimName, Namespace, NodePoolName, ObjectKey, ObjectName, ProviderId, Uid,
+    };
     use napkeeper_core::plan::{CloudRequest, ClusterRead, ClusterWrite};
     use serde_json::{Value, json};
     use std::sync::Arc;
@@ -185,9 +195,9 @@ mod tests {
             let date = [(http::header::DATE, http::HeaderValue::from_static(date))].into_iter().collect();
             skew.observe(&date, "2024-01-01T00:10:00Z".parse().unwrap());
             for effect in [&launch(), &evict, &delete] {
-                assert_eq!(check.check(&of_claim(), effect).await.is_ok(), is_allowed, "{effect:?}");
+                assert_eq!(checked(&check, &of_claim(), effect).await.is_ok(), is_allowed, "{effect:?}");
             }
-            assert_eq!(check.check(&of_claim(), &release).await, Ok(()), "nothing is lost by it");
+            assert_eq!(checked(&check, &of_claim(), &release).await, Ok(()), "nothing is lost by it");
         }
     }
 
@@ -204,14 +214,47 @@ mod tests {
         });
         let check = check_of(Client::new(server, "default"), FRESH, &[]).with_clock_skew(skew);
         let blocked = Err(EffectError::Blocked("the clock differs too much from the API server's"));
-        assert_eq!(check.check(&of_claim(), &delete()).await, blocked);
+        assert_eq!(checked(&check, &of_claim(), &delete()).await, blocked);
+    }
+
+    /// Of which nothing but the pause switches without a scope is asked.
+    async fn checked(check: &WriteCheck, key: &CommandKey, effect: &Effect) -> Result<(), EffectError> {
+        check.check(key, effect, &DisruptionScope::default(), Timestamp::UNIX_EPOCH).await
+    }
+
+    #[tokio::test]
+    async fn a_pause_of_a_node_pool_or_a_reason_holds_its_own_disruptions_until_its_end() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let keys = [
+            ("disrupt.nodepool.general", "until 2026-08-03T12:00:00Z"),
+            ("disrupt.reason.Drifted", "true"),
+            ("launch", "until 2026-08-03T12:00:00Z"),
+        ];
+        let (pause, _) = Pause::read(keys.map(|(key, value)| (key, Some(value))));
+        let holds = watch::channel(WriteHolds { pause, ..WriteHolds::default() }).1;
+        let client = Fake::serving(&[CONFIG_MAPS]).client();
+        let check = WriteCheck::new(LeaseHandle::renewed_before(FRESH), holds, client, "napkeeper");
+        let (early, late) = (at("2026-08-03T11:59:59Z"), at("2026-08-03T12:00:00Z"));
+        for (pool, reason, allowed) in [
+            ("general", DisruptionReason::Empty, [false, true]),
+            ("batch", DisruptionReason::Empty, [true, true]),
+            ("batch", DisruptionReason::Drifted, [false, false]),
+        ] {
+            let scope = DisruptionScope::new(&NodePoolName::new(pool).unwrap(), reason);
+            for (now, is_allowed) in [early, late].into_iter().zip(allowed) {
+                let answer = check.check(&of_claim(), &disrupt(), &scope, now).await;
+                assert_eq!(answer.is_ok(), is_allowed, "{scope:?} at {now}");
+                assert_eq!(check.check(&of_claim(), &launch(), &scope, now).await.is_ok(), now == late);
+                assert_eq!(check.check(&of_claim(), &finalize(), &scope, now).await, Ok(()), "it disrupts nothing");
+            }
+        }
     }
 
     /// Which effects are allowed: launch, disrupt, delete, one that no switch pauses, a read.
     async fn allowed(check: &WriteCheck) -> [bool; 5] {
         let mut allowed = [false; 5];
         for (ok, effect) in allowed.iter_mut().zip([launch(), disrupt(), delete(), finalize(), read()]) {
-            *ok = check.check(&of_claim(), &effect).await.is_ok();
+            *ok = checked(&check, &of_claim(), &effect).await.is_ok();
         }
         allowed
     }
@@ -227,7 +270,7 @@ mod tests {
         ] {
             assert_eq!(allowed(&check_of(client(), FRESH, &[switch])).await, expected, "{switch:?}");
         }
-        let blocked = check_of(client(), FRESH, &[PauseSwitch::Launch]).check(&of_claim(), &launch()).await;
+        let blocked = checked(&check_of(client(), FRESH, &[PauseSwitch::Launch]), &of_claim(), &launch()).await;
         assert_eq!(blocked, Err(EffectError::Blocked("the pause switch is set")));
     }
 
@@ -238,10 +281,10 @@ mod tests {
         server.put(CONFIG_MAPS, switch(json!({ "delete": "true" })));
         assert_eq!(allowed(&check).await, [true, true, false, true, true], "no watch has seen it yet");
         server.put(CONFIG_MAPS, switch(json!({ "launch": "true" })));
-        assert!(check.check(&of_claim(), &delete()).await.is_ok());
+        assert!(checked(&check, &of_claim(), &delete()).await.is_ok());
         server.fail(CONFIG_MAPS, Some(Fault::Status(403)));
         let unreadable = Err(EffectError::Blocked("the pause switch cannot be read"));
-        assert_eq!(check.check(&of_claim(), &delete()).await, unreadable);
+        assert_eq!(checked(&check, &of_claim(), &delete()).await, unreadable);
         assert_eq!(allowed(&check).await, [true, true, false, true, true]);
     }
 
@@ -256,18 +299,18 @@ mod tests {
         let record = || Effect::Cluster(ClusterWrite::WriteRecords(Box::default()));
         let writes = || [delete(), mark(), unmark()];
         for effect in writes() {
-            assert_eq!(check.check(&of_sweep, &effect).await, Ok(()), "{effect:?}");
+            assert_eq!(checked(&check, &of_sweep, &effect).await, Ok(()), "{effect:?}");
         }
         let unreadable_sweeps = UnreadableSweeps::of([(Arc::from("nightly"), Arc::from("wrong"))]);
         holds.send_replace(WriteHolds { unreadable_sweeps, ..WriteHolds::default() });
         for effect in writes() {
             let blocked = Err(EffectError::Blocked("an OrphanSweep cannot be read"));
-            assert_eq!(check.check(&of_sweep, &effect).await, blocked, "{effect:?}");
+            assert_eq!(checked(&check, &of_sweep, &effect).await, blocked, "{effect:?}");
         }
-        assert_eq!(check.check(&of_sweep, &record()).await, Ok(()), "the outcome of a DELETE is still recorded");
-        assert_eq!(check.check(&of_claim(), &delete()).await, Ok(()), "a NodeClaim's own resources are deleted");
+        assert_eq!(checked(&check, &of_sweep, &record()).await, Ok(()), "the outcome of a DELETE is still recorded");
+        assert_eq!(checked(&check, &of_claim(), &delete()).await, Ok(()), "a NodeClaim's own resources are deleted");
         holds.send_replace(WriteHolds::default());
-        assert_eq!(check.check(&of_sweep, &delete()).await, Ok(()));
+        assert_eq!(checked(&check, &of_sweep, &delete()).await, Ok(()));
     }
 
     #[tokio::test]
@@ -291,7 +334,7 @@ mod tests {
             )
         });
         let check = check_of(Client::new(slow, "default"), Some(Duration::from_millis(9_500)), &[]);
-        let blocked = check.check(&of_claim(), &delete()).await;
+        let blocked = checked(&check, &of_claim(), &delete()).await;
         assert_eq!(blocked, Err(EffectError::Blocked("the lease is lost or about to expire")));
     }
 }

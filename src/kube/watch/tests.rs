@@ -261,8 +261,8 @@ async fn the_pause_switch_also_pauses_what_it_states_invalidly() {
         |data: Value| json!({ "metadata": { "name": "napkeeper-pause", "namespace": "napkeeper" }, "data": data });
     fake.put(PAUSE, switch(json!({ "launch": "true", "disrupt": "false", "delete": "yes" })));
     let received = watching.until(|e| matches!(e, WatchEvent::Changed(_))).await;
-    let holds =
-        [PauseSwitch::Launch, PauseSwitch::Disrupt, PauseSwitch::Delete].map(|s| watching.snapshot.pause.blocks(s));
+    let holds = [PauseSwitch::Launch, PauseSwitch::Disrupt, PauseSwitch::Delete]
+        .map(|s| watching.snapshot.pause.blocks(s, jiff::Timestamp::UNIX_EPOCH));
     assert_eq!(holds, [true, false, true]);
     assert!(
         matches!(&received[0], WatchEvent::Unreadable { reason, .. } if reason.contains("data.delete")),

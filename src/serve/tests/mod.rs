@@ -170,7 +170,9 @@ async fn metrics_are_served() {
     TlsMetrics::register(&mut registry);
     let listener = bind(LOOPBACK).unwrap();
     let url = format!("http://{}/metrics", listener.local_addr().unwrap());
-    tokio::spawn(async move { serve_plain(&lifecycle, listener, metrics::router(vec![registry]), Limits::default()).await });
+    tokio::spawn(
+        async move { serve_plain(&lifecycle, listener, metrics::router(vec![registry]), Limits::default()).await },
+    );
     let text = reqwest::get(url).await.unwrap().text().await.unwrap();
     assert!(text.contains("napkeeper_tls_certificate_expiry_timestamp_seconds 0"), "{text}");
 }

@@ -94,6 +94,36 @@ fn the_changed_field_and_what_keeps_the_node_are_told() {
 }
 
 #[test]
+fn a_pause_of_its_node_pool_keeps_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = cluster(folder.path());
+    let shown = |namespace: &str, data: Value| {
+        let mut saved: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        let metadata =
+            |name: &str| json!({ "name": name, "namespace": namespace, "uid": name, "resourceVersion": "1" });
+        let other = json!({ "kind": "ConfigMap", "metadata": metadata("other"), "data": { "disrupt": "true" } });
+        let pause = json!({ "kind": "ConfigMap", "metadata": metadata("napkeeper-pause"), "data": data });
+        saved["items"].as_array_mut().unwrap().extend([other, pause]);
+        let file = folder.path().join("paused.json");
+        fs::write(&file, saved.to_string()).unwrap();
+        stdout(&explain("general-x2k9q", &file, &[]))
+    };
+    let until = json!({ "disrupt.nodepool.general": "until 2100-01-01T00:00:00Z" });
+    let text = shown("napkeeper-system", until.clone());
+    let line = "  kept by       its disruption is paused: disrupt.nodepool.general until 2100-01-01T00:00:00Z";
+    assert!(text.lines().any(|shown| shown == line), "{text}");
+    assert!(text.contains("budgets now   Drifted: 0 more, Underutilized: 0 more, Empty: 0 more"), "{text}");
+    for (namespace, data) in [
+        ("elsewhere", until),
+        ("napkeeper-system", json!({ "disrupt.nodepool.other": "true" })),
+        ("napkeeper-system", json!({ "disrupt": "until 2020-01-01T00:00:00Z" })),
+    ] {
+        let text = shown(namespace, data);
+        assert!(!text.contains("paused"), "{namespace}: {text}");
+    }
+}
+
+#[test]
 fn a_name_that_is_not_found_is_an_error_with_the_nearest() {
     let folder = tempfile::tempdir().unwrap();
     let output = explain("general-x2k9", &cluster(folder.path()), &[]);

@@ -126,7 +126,7 @@ impl Pass<'_, '_, '_> {
             is_outdated && new_nodes.len() == 1 && snapshot.tries_one_node(&node.pool) && !has_begun(node)
         };
         let may = |node: &NewNode| !snapshot.pool_holds.contains_key(&node.pool) || is_the_one(node);
-        !snapshot.holds_launches() && new_nodes.iter().all(may)
+        !snapshot.holds_launches(self.search.now) && new_nodes.iter().all(may)
     }
 
     fn delete(&mut self, source: &Candidate<'_>, preconditions: &Arc<Preconditions>) {

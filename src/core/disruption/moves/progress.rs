@@ -13,6 +13,7 @@ use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::Taint;
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodePoolName};
+use crate::model::settings::DisruptionScope;
 use crate::plan::{ClaimUpdate, Command, NodeUpdate, Plan};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
@@ -93,6 +94,12 @@ fn is_leaving(claim: &Claim) -> bool {
     claim.deleting_at.is_some() || claim.status.forced.is_some()
 }
 
+/// The disruption of a node for this reason is paused: it, and its marks, stay as they are.
+fn is_paused(snapshot: &Snapshot, claim: &Claim, reason: DisruptionReason, now: Timestamp) -> bool {
+    let disrupted = DisruptionScope { pool: claim.spec.pool.clone(), reason: Some(reason) };
+    snapshot.pause.blocks_disruption(&disrupted, now)
+}
+
 /// A replacement that may still become ready in time.
 fn is_awaited(claim: &Claim, now: Timestamp) -> bool {
     !claim.spec.replaces.is_empty()
@@ -107,9 +114,10 @@ fn unmark(snapshot: &Snapshot, memory: &mut MoveMemory, now: Timestamp, plan: &m
     let mut untainted_since = BTreeMap::new();
     let marked = snapshot.claims().values().filter(|claim| is_marked(claim));
     for claim in marked.filter(|claim| !memory.involves(&claim.name)) {
+        let is_stopped = claim.status.disrupted.is_some_and(|reason| is_paused(snapshot, claim, reason, now));
         let node = snapshot.node_of(claim);
         let is_written = node.is_some_and(|node| snapshot.in_progress.contains(&CommandKey::Node(node.name.clone())));
-        if is_written {
+        if is_written || is_stopped {
             continue;
         }
         if let Some(node) = node.filter(|node| node.taints.contains(&Taint::disrupted())) {
@@ -143,7 +151,13 @@ impl Progress<'_> {
         let sources: Vec<&Arc<Claim>> =
             one.sources.iter().filter_map(|s| self.snapshot.claims().get(&s.name)).collect();
         let left: Vec<&Arc<Claim>> = sources.into_iter().filter(|claim| !is_leaving(claim)).collect();
-        if left.is_empty() || deadline <= self.now {
+        if left.is_empty() {
+            return true;
+        }
+        if left.iter().any(|claim| is_paused(self.snapshot, claim, one.reason, self.now)) {
+            return false;
+        }
+        if deadline <= self.now {
             return true;
         }
         self.plan.wake_at(deadline);

@@ -4,7 +4,7 @@ use super::FORCE_DRAIN_AFTER;
 use crate::lifecycle::ClaimReconciler;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::Pod;
-use crate::model::settings::PauseSwitch;
+use crate::model::settings::DisruptionScope;
 use crate::plan::Command;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl ClaimReconciler<'_> {
     /// time to end also where nothing could be decided around the deadline.
     pub(super) fn forced_at(&mut self, claim: &Claim, pods: &[Arc<Pod>]) -> Option<Timestamp> {
         let deadline = claim.drain_deadline()?;
-        if self.snapshot.pause.blocks(PauseSwitch::Disrupt) {
+        if self.snapshot.pause.blocks_disruption(&DisruptionScope::of(claim), self.now) {
             self.memory.expiring_since.remove(&claim.name);
             return None;
         }

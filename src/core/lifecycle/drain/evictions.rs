@@ -5,8 +5,7 @@ use crate::lifecycle::ClaimReconciler;
 use crate::model::cluster::pod::{DoNotDisrupt, Pod};
 use crate::model::errors::{ClusterError, EffectError};
 use crate::model::names::{ObjectKey, Uid};
-use crate::model::settings::PauseSwitch;
-use crate::plan::{Command, CommandReport, Effect, EvictionReport, Reply, Script, Step};
+use crate::plan::{Command, CommandReport, Effect, EvictionReport, Reply, Script, Step, scope_of_pod};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -179,7 +178,7 @@ impl ClaimReconciler<'_> {
     /// True if a pod is to be evicted or deleted now, which is noted.
     fn begins(&mut self, pod: &Pod, attempt: Attempt<'_>) -> bool {
         let is_in_progress = self.snapshot.in_progress.contains(&CommandKey::Pod(pod.key.clone()));
-        if is_in_progress || self.snapshot.pause.blocks(PauseSwitch::Disrupt) {
+        if is_in_progress || self.snapshot.pause.blocks_disruption(&scope_of_pod(pod, self.snapshot), self.now) {
             return false;
         }
         if let Some(due) = self.memory.evictions.due_at(pod, attempt, self.now) {

@@ -134,7 +134,7 @@ impl ClaimReconciler<'_> {
                 .push(Command::RemoveFinalizer { claim: claim.reference() }, "no Azure resources were created for it");
             return;
         }
-        if self.snapshot.pause.blocks(PauseSwitch::Delete) {
+        if self.snapshot.pause.blocks(PauseSwitch::Delete, self.now) {
             return;
         }
         if let Some(again) =

@@ -6,8 +6,8 @@ use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Pod;
 use crate::model::names::{ClaimName, NodeName, ObjectKey};
-use crate::model::settings::PauseSwitch;
 use crate::model::support::hash::fnv1a;
+use crate::plan::scope_of_pod;
 use jiff::{SignedDuration, Timestamp};
 use std::fmt;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ impl ClaimReconciler<'_> {
         if pod.refuses_disruption(self.now) {
             return Some("its annotation karpenter.sh/do-not-disrupt forbids it".to_owned());
         }
-        if self.snapshot.pause.blocks(PauseSwitch::Disrupt) {
+        if self.snapshot.pause.blocks_disruption(&scope_of_pod(pod, self.snapshot), self.now) {
             return Some("the pause switch holds evictions back".to_owned());
         }
         if let Some(blocker) = self.snapshot.eviction_blocker(pod) {

@@ -59,7 +59,7 @@ impl ClaimReconciler<'_> {
         }
         let if_lost = match node {
             Some(node) if claim.deleting_at.is_some() => {
-                if self.snapshot.pause.blocks(PauseSwitch::Delete) {
+                if self.snapshot.pause.blocks(PauseSwitch::Delete, self.now) {
                     return;
                 }
                 let (name, uid) = (node.name.clone(), node.uid.clone());

@@ -14,7 +14,7 @@ use crate::catalog::CapacityType;
 use crate::model::cluster::claim::{Claim, ForcefulReason};
 use crate::model::cluster::node::Node;
 use crate::model::names::NodeName;
-use crate::model::settings::{NodeHealthAction, NodeHealthRule, NodeSign, PauseSwitch};
+use crate::model::settings::{DisruptionScope, NodeHealthAction, NodeHealthRule, NodeSign};
 use crate::plan::{ClaimUpdate, Command, SignOnNode};
 pub use delete::DeleteIfUnhealthyScript;
 use jiff::{SignedDuration, Timestamp};
@@ -88,7 +88,7 @@ impl ClaimReconciler<'_> {
     /// Why Azure is about to take the VM of a node in use away. During an outage only where the node reports it itself; and, but
     /// for evictions of spot VMs, not while too many are unhealthy.
     fn interruption(&mut self, claim: &Claim, node: &Node) -> Option<(ForcefulReason, Sign)> {
-        claim.status.initialized.filter(|_| !self.snapshot.pause.blocks(PauseSwitch::Disrupt))?;
+        claim.status.initialized.filter(|_| !self.is_paused(claim))?;
         let sign = self.first_sign(node, NodeHealthAction::Interruption)?;
         let is_reported = node.ready || self.memory.outage.is_none();
         if !self.is_due(&sign) || !is_reported {
@@ -106,7 +106,7 @@ impl ClaimReconciler<'_> {
     /// Why a node is unhealthy for longer than is tolerated; not while too many are. One that is not in use yet has other
     /// limits.
     fn repair(&mut self, claim: &Claim, node: &Node) -> Option<(ForcefulReason, Sign)> {
-        claim.status.initialized.filter(|_| !self.snapshot.pause.blocks(PauseSwitch::Disrupt))?;
+        claim.status.initialized.filter(|_| !self.is_paused(claim))?;
         let sign = self.first_sign(node, NodeHealthAction::Repair)?;
         if !self.is_due(&sign) {
             return None;
@@ -126,6 +126,12 @@ impl ClaimReconciler<'_> {
         None
     }
 
+    /// A pause of a reason of budgets is none of these reasons.
+    fn is_paused(&self, claim: &Claim) -> bool {
+        let disrupted = DisruptionScope { pool: claim.spec.pool.clone(), reason: None };
+        self.snapshot.pause.blocks_disruption(&disrupted, self.now)
+    }
+
     /// Why an unhealthy node is not repaired now.
     fn repair_block(&mut self, claim: &Claim) -> Option<RepairBlock> {
         if let Some(outage) = self.memory.outage {
@@ -137,7 +143,7 @@ impl ClaimReconciler<'_> {
     /// Why no node would be launched in the place of an unhealthy one.
     fn launch_block(&self, claim: &Claim) -> Option<RepairBlock> {
         let snapshot = self.snapshot;
-        if snapshot.holds_launches() {
+        if snapshot.holds_launches(self.now) {
             let held = snapshot.launch_hold.as_ref().map(|hold| Arc::from(hold.to_string()));
             let reason = held.unwrap_or_else(|| Arc::from("launches are paused"));
             return Some(RepairBlock::NoLaunches { pool: None, reason });

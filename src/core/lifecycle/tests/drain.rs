@@ -6,6 +6,7 @@ use crate::lifecycle::EvictionScript;
 use crate::model::cluster::claim::{TerminationCondition, TerminationConditions};
 use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
+use crate::model::cluster::pool::DisruptionReason;
 use crate::model::cluster::volume::Attachment;
 use crate::model::errors::ClusterError;
 use crate::model::names::{ObjectKey, ObjectName, Uid};
@@ -163,6 +164,20 @@ fn nothing_is_evicted_or_deleted_while_disruption_is_paused() {
     for seconds in [0, 9] {
         assert!(words(&decided(&snapshot, &mut LifecycleMemory::default(), seconds)).is_empty(), "{seconds}");
     }
+}
+
+#[test]
+fn a_paused_drain_is_that_of_the_node_pool_or_of_the_reason_on_the_node_claim() {
+    let drained = |key: &str, reason| {
+        let mut snapshot = tainted(|claim, _| claim.status.disrupted = reason);
+        snapshot.pause = Pause::read([(key, Some("until 2100-01-01T00:00:00Z"))]).0;
+        !evicted(&decided(&snapshot, &mut LifecycleMemory::default(), 0)).is_empty()
+    };
+    let pool = tainted(|_, _| {}).claims().values().next().and_then(|claim| claim.spec.pool.clone()).unwrap();
+    let (drifted, of_pool) = (Some(DisruptionReason::Drifted), format!("disrupt.nodepool.{pool}"));
+    assert_eq!([drained(&of_pool, None), drained(&of_pool, drifted)], [false, false]);
+    assert_eq!([drained("disrupt.reason.Drifted", None), drained("disrupt.reason.Drifted", drifted)], [true, false]);
+    assert!(drained("disrupt.reason.Empty", drifted) && drained("disrupt.nodepool.other", drifted));
 }
 
 #[test]

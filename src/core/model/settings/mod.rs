@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 pub use node_health::{
     NODE_READY, NodeHealthAction, NodeHealthRule, NodeHealthRules, NodeSign, PREEMPTION_SCHEDULED, VM_EVENT_SCHEDULED,
 };
-pub use pause::{Pause, PauseSwitch};
+pub use pause::{DisruptionScope, Pause, PauseEnd, PauseKey, PauseSwitch, Paused};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 

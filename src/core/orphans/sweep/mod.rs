@@ -88,7 +88,7 @@ pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings,
             infrastructure: &snapshot.infrastructure,
             cleared_at: breaker::cleared_at(&sweeps, &snapshot.records, now),
             unreadable_sweeps: &snapshot.unreadable_sweeps,
-            paused: snapshot.pause.blocks(PauseSwitch::Delete),
+            paused: snapshot.pause.blocks(PauseSwitch::Delete, now),
             now,
         };
         let mut pass =

@@ -231,15 +231,18 @@ impl ObjectTable {
     /// parsed: it may forbid them.
     fn pause(&self) -> Pause {
         let objects = |kind: WatchedKind| self.kinds.get(&kind).into_iter().flat_map(|state| state.objects.values());
-        let pauses = |seen: &ObjectState, switch| matches!(&seen.object, Some(WatchedObject::Pause(pause)) if pause.blocks(switch));
         let exists = objects(WatchedKind::Pause).next().is_some();
         self.pause_switch_seen.fetch_or(exists, Ordering::Relaxed);
         let is_lost = !exists && self.pause_switch_seen.load(Ordering::Relaxed);
-        let held = PauseSwitch::ALL
-            .into_iter()
-            .filter(|switch| is_lost || objects(WatchedKind::Pause).any(|seen| pauses(seen, *switch)));
         let unread = objects(WatchedKind::OrphanRecords).any(|seen| seen.wrong.is_some());
-        Pause::of(held.chain(unread.then_some(PauseSwitch::Delete)))
+        let lost = PauseSwitch::ALL.into_iter().filter(|_| is_lost);
+        let mut pause = Pause::of(lost.chain(unread.then_some(PauseSwitch::Delete)));
+        for seen in objects(WatchedKind::Pause) {
+            if let Some(WatchedObject::Pause(read)) = &seen.object {
+                pause.extend(read);
+            }
+        }
+        pause
     }
 }
 

@@ -266,9 +266,12 @@ fn deletions_are_paused_while_a_record_cannot_be_read() {
     {
         take(&mut table, &mut snapshot, WatchedKind::OrphanRecords, step);
     }
-    assert!(snapshot.pause.blocks(PauseSwitch::Delete) && !snapshot.pause.blocks(PauseSwitch::Launch));
+    assert!(
+        snapshot.pause.blocks(PauseSwitch::Delete, jiff::Timestamp::UNIX_EPOCH)
+            && !snapshot.pause.blocks(PauseSwitch::Launch, jiff::Timestamp::UNIX_EPOCH)
+    );
     take(&mut table, &mut snapshot, WatchedKind::OrphanRecords, ReflectorEvent::Seen(id, seen("2", true)));
-    assert!(!snapshot.pause.blocks(PauseSwitch::Delete));
+    assert!(!snapshot.pause.blocks(PauseSwitch::Delete, jiff::Timestamp::UNIX_EPOCH));
 }
 
 #[test]

@@ -328,12 +328,12 @@ impl HistoryBuilder {
         self.actions.retain(|(_, action)| *action != Action::Approve {});
         self.add(SignedDuration::from_hours(1), Action::LeakNic { name: object("excluded") });
         let at = self.random_time();
-        self.add(at, Action::Pause { switches: vec![PauseSwitch::Delete] });
+        self.add(at, Action::Pause { switches: vec![PauseSwitch::Delete.into()], duration: None });
         let lifted = at + self.minutes(60, 400);
-        self.add(lifted, Action::Pause { switches: Vec::new() });
+        self.add(lifted, Action::Pause { switches: Vec::new(), duration: None });
         let at = self.random_time();
         let switch = *self.random.pick(&[PauseSwitch::Launch, PauseSwitch::Disrupt]).unwrap_or(&PauseSwitch::Launch);
-        self.add(at, Action::Pause { switches: vec![switch, PauseSwitch::Delete] });
+        self.add(at, Action::Pause { switches: vec![switch.into(), PauseSwitch::Delete.into()], duration: None });
         let at = self.random_time();
         self.add(at, Action::SweepMode { mode: SweepMode::Report });
         if self.random.one_in(2) {
@@ -379,7 +379,7 @@ impl HistoryBuilder {
         self.add(FAULTS, Action::KeepChildren { on: false });
         self.add(FAULTS, Action::ShoutingIds { on: false });
         self.add(FAULTS, Action::Misdirect { on: false });
-        self.add(FAULTS, Action::Pause { switches: Vec::new() });
+        self.add(FAULTS, Action::Pause { switches: Vec::new(), duration: None });
         self.add(FAULTS, Action::SweepMode { mode: SweepMode::Collect });
     }
 }

@@ -14,7 +14,7 @@ use napkeeper_core::model::names::{ArmId, ClaimName, NodePoolName, ObjectKey, Ob
 use napkeeper_core::model::orphans::finding::DeletionRefusal;
 use napkeeper_core::model::orphans::sweep::{Approval, Sweep};
 use napkeeper_core::model::requirements::{Requirement, Requirements};
-use napkeeper_core::model::settings::Pause;
+use napkeeper_core::model::settings::{Pause, PauseEnd};
 use std::sync::Arc;
 
 impl World {
@@ -36,11 +36,13 @@ impl World {
                 let (reason, not_before) = (Arc::clone(&kind), None);
                 self.set_node_condition(nth, NodeCondition { kind, status, since: now, reason, message, not_before });
             }
-            Action::Pause { switches } => {
-                let held: Vec<String> = switches.iter().map(|s| format!("{s:?}").to_lowercase()).collect();
-                let text = if held.is_empty() { "lifted".to_owned() } else { format!("set for {}", held.join(", ")) };
+            Action::Pause { switches, duration } => {
+                let end = duration.map_or(PauseEnd::OnChange, |duration| PauseEnd::At(now + duration));
+                let mut pause = Pause::default();
+                switches.into_iter().for_each(|key| pause.add(key, end));
+                let text = if pause == Pause::default() { "lifted".to_owned() } else { format!("set for {pause}") };
                 self.log(EventKind::Scenario, "pause switch", text);
-                self.cluster.set_pause(Pause::of(switches));
+                self.cluster.set_pause(pause);
             }
             Action::SweepMode { mode } => {
                 self.log(EventKind::Scenario, "sweeps", format!("mode {mode}"));

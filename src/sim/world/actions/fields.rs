@@ -4,6 +4,7 @@ use jiff::SignedDuration;
 use napkeeper_api::types::duration;
 use napkeeper_core::catalog::live::parse_reservation_group;
 use napkeeper_core::model::names::{ArmId, Namespace, ObjectKey, ObjectName};
+use napkeeper_core::model::settings::PauseKey;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -11,6 +12,15 @@ use serde::{Deserialize, Deserializer};
 pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SignedDuration, D::Error> {
     let text = String::deserialize(deserializer)?;
     duration::parse_with_days(&text).map_err(D::Error::custom)
+}
+
+/// Keys of the pause switch: `disrupt`, `disrupt.nodepool.general`.
+pub(crate) fn pause_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PauseKey>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let read = |text: &String| {
+        PauseKey::read(text).map_err(|(_, expected)| D::Error::custom(format!("unknown key {text:?}; {expected}")))
+    };
+    texts.iter().map(read).collect()
 }
 
 /// As [`duration`], for a field that may be absent.

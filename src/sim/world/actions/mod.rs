@@ -31,7 +31,7 @@ use napkeeper_core::model::cluster::node::ConditionStatus;
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ArmId, NodePoolName, ObjectKey, ObjectName, VmSize, Zone};
 use napkeeper_core::model::orphans::sweep::SweepMode;
-use napkeeper_core::model::settings::PauseSwitch;
+use napkeeper_core::model::settings::PauseKey;
 pub use node_faults::{FaultyNodes, IntentEdit, NodeFault};
 pub use restore_faults::RestoreFault;
 use serde::Deserialize;
@@ -197,8 +197,12 @@ pub enum Action {
     ClearBreaker {},
     /// The pause switch is set.
     Pause {
-        /// The paused operations; an empty list lifts the pause.
-        switches: Vec<PauseSwitch>,
+        /// Its keys; an empty list lifts the pause.
+        #[serde(deserialize_with = "fields::pause_keys")]
+        switches: Vec<PauseKey>,
+        /// For how long; absent is until the next such step.
+        #[serde(rename = "for", default, deserialize_with = "fields::some_duration")]
+        duration: Option<SignedDuration>,
     },
     /// The mode of every OrphanSweep changes.
     SweepMode {

@@ -3,7 +3,7 @@
 use crate::world::World;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::settings::{DeletionRule, PauseSwitch};
-use napkeeper_core::plan::{Effect, is_sweep_write};
+use napkeeper_core::plan::{Effect, is_paused, is_sweep_write};
 use napkeeper_core::snapshot::CommandKey;
 
 impl World {
@@ -11,7 +11,9 @@ impl World {
     pub(super) fn may_perform(&mut self, key: &CommandKey, effect: &Effect) -> Result<(), EffectError> {
         let rules = self.settings.deletion_rules;
         if let Some(switch) = effect.pause_switch() {
-            if self.cluster.state().pause.blocks(switch) && rules.enforces(DeletionRule::Pause) {
+            let disrupted = self.controller.inner.disruption_scope(key);
+            let pause = &self.cluster.state().pause;
+            if is_paused(effect, &disrupted, pause, self.controller_time()) && rules.enforces(DeletionRule::Pause) {
                 return Err(EffectError::Blocked("the pause switch is set"));
             }
             // It is read from the API server before a delete.

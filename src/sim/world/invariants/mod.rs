@@ -17,7 +17,7 @@ use napkeeper_core::model::cluster::pool::{DisruptionReason, amount};
 use napkeeper_core::model::names::{ArmId, ClaimName, Uid};
 use napkeeper_core::model::orphans::sweep::{Exclusion, Sweep, SweepMode};
 use napkeeper_core::model::settings::ControllerMode;
-use napkeeper_core::plan::{CloudRequest, ClusterWrite, Command, Effect, NodeUpdate};
+use napkeeper_core::plan::{CloudRequest, ClusterWrite, Command, Effect, NodeUpdate, disruption_scope, is_paused};
 use napkeeper_core::snapshot::CommandKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,10 +47,10 @@ impl World {
 
     /// Checks an effect right before it is performed.
     pub(in crate::world) fn check_effect(&self, key: &CommandKey, effect: &Effect) -> Result<(), Violation> {
-        if let Some(switch) = effect.pause_switch()
-            && self.cluster.state().pause.blocks(switch)
-        {
-            return Err(self.violation("pause", format!("{effect:?} while {switch:?} is paused")));
+        let (cluster, planned) = (self.cluster.state(), self.controller.inner.running(key));
+        let disrupted = disruption_scope(key, planned.map(|planned| &planned.command), cluster);
+        if is_paused(effect, &disrupted, &cluster.pause, self.now) {
+            return Err(self.violation("pause", format!("{effect:?} of {disrupted:?} while paused: {}", cluster.pause)));
         }
         if effect.is_launch() {
             self.check_launch(effect)?;

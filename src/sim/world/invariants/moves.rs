@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::labels::TAINT_DISRUPTED;
 use napkeeper_core::model::names::{ClaimName, Uid};
-use napkeeper_core::model::settings::{ControllerMode, PauseSwitch};
+use napkeeper_core::model::settings::ControllerMode;
 use napkeeper_core::plan::{ClaimDraft, Command};
 use napkeeper_core::snapshot::CommandKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -211,7 +211,7 @@ impl World {
             && self.controller.clock.is_tolerable()
             && !self.controller.watches.is_silent(self.now)
             && self.settings.mode == ControllerMode::Provisioner
-            && !cluster.pause.blocks(PauseSwitch::Disrupt)
+            && !cluster.pause.blocks_any_disruption(self.now)
             && self.cluster.is_reachable(self.now)
             && !self.are_many_unready()
     }

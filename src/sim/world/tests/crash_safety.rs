@@ -78,9 +78,10 @@ impl Interruption {
                 world.controller.freezes.planned.push(freeze);
             }
             Self::Paused => {
-                world.schedule_action(at, Action::Pause { switches: vec![PauseSwitch::Disrupt] });
+                world
+                    .schedule_action(at, Action::Pause { switches: vec![PauseSwitch::Disrupt.into()], duration: None });
                 let lifted = at + SignedDuration::from_mins(5);
-                world.schedule_action(lifted, Action::Pause { switches: Vec::new() });
+                world.schedule_action(lifted, Action::Pause { switches: Vec::new(), duration: None });
             }
             Self::StaleWatch => {
                 let kinds = [WatchedKind::Pods, WatchedKind::Nodes, WatchedKind::Claims];
@@ -144,8 +145,8 @@ fn falling(method: Method, seed: u64) -> WorldSetup {
         Method::Empty | Method::Deleted | Method::Drifted | Method::Expiring => stays.0.max(leaves.0),
     };
     if method == Method::ReplacedTogether {
-        start.actions.push(after(0, Action::Pause { switches: vec![PauseSwitch::Disrupt] }));
-        start.actions.push(after(FALL, Action::Pause { switches: Vec::new() }));
+        start.actions.push(after(0, Action::Pause { switches: vec![PauseSwitch::Disrupt.into()], duration: None }));
+        start.actions.push(after(FALL, Action::Pause { switches: Vec::new(), duration: None }));
         // Most is saved by spot nodes, which cannot be had until load falls: otherwise evictions would not be worth it.
         let quota = |cores| Action::Quota { family: None, capacity_type: Some(CapacityType::Spot), cores };
         start.actions.extend([after(0, quota(Some(0))), after(FALL, quota(None))]);

@@ -3,7 +3,7 @@
 use super::crash_safety::play;
 use super::*;
 use crate::world::{Crash, CrashPoint, Freeze, WriteSide};
-use napkeeper_core::model::settings::PauseSwitch;
+use napkeeper_core::model::settings::{PauseKey, PauseSwitch};
 
 /// A large node of which load needs a small part after a quarter of an hour.
 fn falling_load() -> WorldSetup {
@@ -58,10 +58,35 @@ fn a_replacement_waits_while_disruption_is_paused_and_goes_on_after_it() {
     let pauses = [(20, true), (21, false), (22, true), (24, false), (25, true), (50, false)];
     let mut start = falling_load();
     start.actions.extend(pauses.map(|(mins, is_paused)| {
-        let switches = if is_paused { vec![PauseSwitch::Disrupt] } else { Vec::new() };
-        after(mins, Action::Pause { switches })
+        let switches = if is_paused { vec![PauseSwitch::Disrupt.into()] } else { Vec::new() };
+        after(mins, Action::Pause { switches, duration: None })
     }));
     let world = run(start, 2);
     assert_eq!((nodes(&world, true).len(), vms(&world)), (1, 1));
     assert!(world.summary().disruption.all.voluntary_evictions <= 2);
+}
+
+/// A cluster with an idle node in each of two NodePools, of which the switch holds one.
+fn two_pools(switches: &[&str], duration: Option<SignedDuration>) -> WorldSetup {
+    let mut start = falling_load();
+    let mut other = mk_pool("batch", 10, &["on-demand"], 100);
+    other.disruption = start.manifests.pools[0].disruption.clone();
+    start.manifests.pools.push(other);
+    let switches = switches.iter().map(|key| PauseKey::read(key).unwrap()).collect();
+    start.actions.push(after(1, Action::Pause { switches, duration }));
+    start
+}
+
+#[test]
+fn a_paused_node_pool_keeps_its_nodes_until_the_pause_ends_by_itself() {
+    for (switches, hours, are_kept) in [
+        (&["disrupt.nodepool.general-purpose"][..], 8, true),
+        (&["disrupt.reason.Underutilized"], 8, true),
+        (&["disrupt.nodepool.batch", "disrupt.reason.Drifted"], 8, false),
+        (&["disrupt.nodepool.general-purpose"], 1, false),
+    ] {
+        let world = run(two_pools(switches, Some(SignedDuration::from_hours(hours))), 3);
+        let evictions = world.summary().disruption.all.voluntary_evictions;
+        assert_eq!(evictions == 0, are_kept, "{switches:?} for {hours} h: {evictions} evictions");
+    }
 }

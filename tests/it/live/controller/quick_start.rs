@@ -71,7 +71,9 @@ async fn dashboards_of_karpenter_find_its_metrics(controller: &Process, made: us
         let is_whole = nodes == count && allocatable > 0.0 && used >= allocatable && allowed >= 1.0;
         let is_right = is_whole && requested > 0.0 && requested <= allocatable;
         if !is_right {
-            eprintln!("nodes {nodes}, allocatable {allocatable}, requested {requested}, used {used}, allowed {allowed}");
+            eprintln!(
+                "nodes {nodes}, allocatable {allocatable}, requested {requested}, used {used}, allowed {allowed}"
+            );
         }
         Ok(is_right.then_some(()))
     };

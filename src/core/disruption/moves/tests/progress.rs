@@ -217,3 +217,34 @@ fn an_outage_of_nodes_ends_moves() {
     }
     assert_eq!(world.all(120), ["untaint aks-c00", "unmark c00"]);
 }
+
+/// Before and after its marks, its replacement and the time that a replacement may take: it stands still, and goes on after.
+#[test]
+fn a_move_of_a_paused_node_pool_stands_still() {
+    for key in ["disrupt", "disrupt.nodepool.general", "disrupt.reason.Underutilized"] {
+        for steps in 1..=3 {
+            let mut world = oversized();
+            (0..steps).for_each(|_| drop(world.wait(60)));
+            world.drafts.clone().iter().for_each(|draft| world.initialize(draft));
+            world.snapshot.pause = Pause::read([(key, Some("true"))]).0;
+            assert_eq!(world.all(300), Vec::<String>::new(), "{key} after {steps} steps");
+            world.snapshot.pause = Pause::default();
+            let mut rest = Vec::new();
+            for _ in steps..3 {
+                rest.extend(world.wait(60));
+            }
+            world.drafts.clone().iter().for_each(|draft| world.initialize(draft));
+            rest.extend(world.wait(60));
+            assert_eq!(rest.len(), 4 - steps, "{key} after {steps} steps: {rest:?}");
+            assert_eq!(rest.last().unwrap(), "underutilized c00");
+        }
+        let mut world = oversized();
+        (0..2).for_each(|_| drop(world.wait(60)));
+        world.snapshot.pause = Pause::read([(key, Some("true"))]).0;
+        world.restart();
+        assert_eq!(world.all(30 * 60), Vec::<String>::new(), "{key}: nothing is unmarked either, after a restart");
+    }
+    let mut world = oversized();
+    world.snapshot.pause = Pause::read([("disrupt.nodepool.other", Some("true"))]).0;
+    assert_eq!(world.wait(60), ["mark c00"]);
+}
