@@ -1,5 +1,6 @@
 //! `napkeeper.yaml`, the settings of the clusters of a repository.
 
+use crate::maintenance_window::MaintenanceWindows;
 use crate::manifests::Problem;
 use crate::types::decode::decode;
 use crate::yaml::Document;
@@ -52,6 +53,8 @@ pub struct Cluster {
     /// of the defaults; an empty list repairs and interrupts no node.
     #[schemars(length(max = 50))]
     pub node_health: Option<Vec<NodeHealth>>,
+    /// When rolls of nodes may begin; provisioner mode alone.
+    pub maintenance_windows: Option<MaintenanceWindows>,
     /// Network mode.
     #[schemars(with = "Option<String>", extend("enum" = ["overlay", "node-subnet", "pod-subnet", "none"]))]
     pub network_mode: Option<NetworkMode>,

@@ -9,6 +9,7 @@ pub mod config;
 pub mod convert;
 pub mod crds;
 pub mod field_path;
+pub mod maintenance_window;
 pub mod manifests;
 pub mod types;
 pub mod yaml;

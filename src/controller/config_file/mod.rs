@@ -105,6 +105,9 @@ fn convert(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow
     if let Some(given) = &cluster.node_health {
         settings.node_health = Arc::new(node_health::rules(given)?);
     }
+    if let Some(windows) = &cluster.maintenance_windows {
+        settings.maintenance_windows = windows.read().map_err(|error| anyhow::anyhow!("maintenanceWindows.{error}"))?;
+    }
     ensure!(
         mode == ControllerMode::Companion || cluster.nodes.is_some(),
         "nodes is missing: provisioner mode requires the subnet, image and SSH key of new nodes"
@@ -269,6 +272,27 @@ clusters:
         assert_eq!(read("0s").unwrap().settings.expiry_lead.as_secs(), 0);
         let error = format!("{:#}", read("soon").unwrap_err());
         assert!(error.contains("disruption: expiryLead: \"soon\""), "{error}");
+    }
+
+    #[test]
+    fn maintenance_windows_are_those_of_the_file() {
+        let read = |window: &str| {
+            let text = format!("{GOOD}  maintenanceWindows:\n    kubernetesVersion: {window}\n");
+            read_text(&text, None, ControllerMode::Companion)
+        };
+        let printed = r#"{"durationHours": 4, "startTime": "22:00", "startDate": "2026-08-01", "utcOffset": "+00:00",
+      "notAllowedDates": null, "schedule": {"absoluteMonthly": null, "daily": null, "relativeMonthly": null,
+      "weekly": {"dayOfWeek": "Friday", "intervalWeeks": 1}}}"#;
+        let windows = read(printed).unwrap().settings.maintenance_windows;
+        let window = windows.kubernetes_version.unwrap();
+        let opens = window.next_open("2026-08-03T00:00:00Z".parse().unwrap());
+        assert_eq!((opens, windows.node_image), ("2026-08-07T22:00:00Z".parse().ok(), None));
+        let error = format!("{:#}", read(&printed.replace("\": 4", "\": 2")).unwrap_err());
+        assert!(error.contains("maintenanceWindows.kubernetesVersion.durationHours: must be from 4 to 24"), "{error}");
+        for (valid, invalid) in [("\"22:00\"", "22:00"), ("Friday", "friday"), ("durationHours", "hours")] {
+            let error = format!("{:#}", read(&printed.replace(valid, invalid)).unwrap_err());
+            assert!(error.contains("napkeeper.yaml:1"), "with its line: {error}");
+        }
     }
 
     #[test]

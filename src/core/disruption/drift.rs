@@ -10,6 +10,7 @@ use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node_template::{FieldChange, NodeTemplate, TemplateObject};
 use crate::model::cluster::pool::NodePool;
 use crate::model::names::{ClaimName, NodePoolName};
+use crate::model::settings::{MaintenanceHold, MaintenanceWindows};
 use crate::plan::{ClaimUpdate, Command, Plan};
 use crate::scheduling::unmet_requirement;
 use crate::snapshot::Snapshot;
@@ -78,6 +79,20 @@ impl Drift {
     }
 }
 
+impl Drift {
+    /// What the replacement of a node waits for that has only drifted by its image or its version.
+    #[must_use]
+    pub fn maintenance_hold(&self, windows: &MaintenanceWindows, now: Timestamp) -> Option<MaintenanceHold> {
+        windows.hold(&self.changes, now).filter(|_| self.unmet_requirement.is_none())
+    }
+
+    /// How it has drifted, and what its replacement waits for, for people.
+    fn told(&self, windows: &MaintenanceWindows, now: Timestamp) -> String {
+        let hold = self.maintenance_hold(windows, now).map(|hold| format!("; {hold}")).unwrap_or_default();
+        format!("{self}{hold}")
+    }
+}
+
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, change) in self.changes.iter().take(MAX_TOLD).enumerate() {
@@ -95,7 +110,12 @@ impl fmt::Display for Drift {
 
 /// Writes on each NodeClaim whether it has drifted. Those of which that is written are returned: a drifted node is replaced
 /// only once its NodeClaim says so.
-pub(super) fn record_drift(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) -> BTreeMap<ClaimName, Drift> {
+pub(super) fn record_drift(
+    snapshot: &Snapshot,
+    windows: &MaintenanceWindows,
+    now: Timestamp,
+    plan: &mut Plan,
+) -> BTreeMap<ClaimName, Drift> {
     let mut detectors: BTreeMap<&NodePoolName, DriftDetector<'_>> = BTreeMap::new();
     let mut recorded = BTreeMap::new();
     let is_launched =
@@ -115,7 +135,7 @@ pub(super) fn record_drift(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan)
             }
             (None, Some(_)) => ClaimUpdate::NotDrifted,
             (Some(drift), known) => {
-                let (reason, message) = (drift.reason().as_str(), drift.to_string());
+                let (reason, message) = (drift.reason().as_str(), drift.told(windows, now));
                 if known.as_ref().is_some_and(|known| *known.reason == *reason && *known.message == *message) {
                     recorded.extend(Some((claim.name.clone(), drift.clone())));
                     continue;

@@ -184,7 +184,9 @@ fn replace_all_outdated(
     plan: &mut Plan,
 ) -> bool {
     let (snapshot, now) = (search.snapshot, search.now);
-    let drifted = record_drift(snapshot, now, plan);
+    let windows = &search.settings.maintenance_windows;
+    let mut drifted = record_drift(snapshot, windows, now, plan);
+    drifted.retain(|_, drift| drift.maintenance_hold(windows, now).is_none());
     let expiring = expiring(snapshot, search.settings, now, plan);
     memory.retain_irreplaceable(|name| drifted.contains_key(name) || expiring.contains_key(name));
     let expiring = expiring.into_iter().map(|(name, expiry)| (name, ReplacementCause::Expiry(expiry))).collect();

@@ -62,8 +62,10 @@ impl DecisionRequest {
                 disrupt(&self.snapshot, disruption, provision, settings, now, seed)
             }
         };
-        // A pause ends by itself, without a change of any object.
-        self.snapshot.pause.next_release(now).into_iter().for_each(|at| plan.wake_at(at));
+        // A pause ends and a maintenance window opens without a change of any object.
+        let released = self.snapshot.pause.next_release(now);
+        let by_time = released.into_iter().chain(settings.maintenance_windows.next_opening(now));
+        by_time.for_each(|at| plan.wake_at(at));
         DecisionResult { snapshot: self.snapshot, memory: self.memory, plan }
     }
 }

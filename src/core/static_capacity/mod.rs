@@ -244,7 +244,8 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         if missing > 0 || static_pool.members.len() > wanted || !self.may_disrupt {
             return NodesToCreate { missing, replacements: 0 };
         }
-        let replaceable = static_pool.members.iter().filter(|m| m.may_be_replaced()).count();
+        let may_begin = |m: &&PoolMember<'_>| m.replacement_may_begin(self.settings, self.now);
+        let replaceable = static_pool.members.iter().filter(may_begin).count();
         NodesToCreate { missing: 0, replacements: replaceable.min(static_pool.budget).saturating_sub(replacements) }
     }
 

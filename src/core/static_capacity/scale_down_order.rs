@@ -65,8 +65,11 @@ pub(crate) fn pool_members<'a>(
     let all = snapshot.claims().values().filter(is_member);
     let detector = DriftDetector::new(pool, snapshot, now);
     let cause = |claim: &Claim| {
-        let drift = detector.drift_of(claim).map(ReplacementCause::Drift);
-        drift.or_else(|| Expiry::soon(claim, settings, now).map(ReplacementCause::Expiry))
+        let expiry = || Expiry::soon(claim, settings, now).map(ReplacementCause::Expiry);
+        let Some(drift) = detector.drift_of(claim) else { return expiry() };
+        let hold = drift.maintenance_hold(&settings.maintenance_windows, now);
+        // One that waits for a maintenance window is replaced before it expires all the same.
+        hold.and_then(|_| expiry()).or(Some(ReplacementCause::Drift(drift)))
     };
     all.map(|claim| PoolMember::new(claim, snapshot, (&cause, provision), now)).collect()
 }
@@ -113,6 +116,17 @@ impl<'a> PoolMember<'a> {
     pub(crate) fn may_be_replaced(&self) -> bool {
         let reason = self.cause.as_ref().map(ReplacementCause::reason);
         reason.is_some_and(|reason| !self.do_not_disrupt || passes_blockers(self.claim, reason))
+    }
+
+    /// May be replaced, and does not wait for a maintenance window; what has begun before it closed goes on.
+    pub(crate) fn replacement_may_begin(&self, settings: &Settings, now: Timestamp) -> bool {
+        let is_held = match &self.cause {
+            Some(ReplacementCause::Drift(drift)) => {
+                drift.maintenance_hold(&settings.maintenance_windows, now).is_some()
+            }
+            Some(ReplacementCause::Expiry(_)) | None => false,
+        };
+        self.may_be_replaced() && !is_held
     }
 
     /// Why it is replaced, for people.

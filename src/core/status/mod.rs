@@ -18,7 +18,7 @@ use crate::lifecycle::PoolFailures;
 use crate::model::cluster::pool::NodePool;
 use crate::model::cluster::status::{ConditionType, Conditions, InvalidPool, PoolStatus, StatusCondition};
 use crate::model::names::{NodeClassName, NodePoolName, Uid};
-use crate::model::settings::{ControllerMode, Settings};
+use crate::model::settings::{ControllerMode, MaintenanceWindows, Settings};
 use crate::plan::{ClassReport, Command, Plan, PoolReport};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::{SignedDuration, Timestamp};
@@ -49,7 +49,8 @@ pub fn report_status(
     let mut plan = Plan::default();
     if settings.mode == ControllerMode::Provisioner {
         report_classes(snapshot, memory, now, &mut plan);
-        report_pools(snapshot, failures, memory, now, &mut plan);
+        let reporter = Reporter { snapshot, failures, windows: &settings.maintenance_windows, now };
+        report_pools(&reporter, memory, &mut plan);
         refuse_standalone_claims(snapshot, now, &mut plan);
     }
     plan
@@ -86,18 +87,12 @@ fn report_classes(snapshot: &Snapshot, memory: &mut StatusMemory, now: Timestamp
     }
 }
 
-fn report_pools(
-    snapshot: &Snapshot,
-    failures: &PoolFailures,
-    memory: &mut StatusMemory,
-    now: Timestamp,
-    plan: &mut Plan,
-) {
+fn report_pools(reporter: &Reporter<'_>, memory: &mut StatusMemory, plan: &mut Plan) {
+    let snapshot = reporter.snapshot;
     let exists =
         |name: &NodePoolName| snapshot.pools().get(name).is_some() || snapshot.invalid_pools().get(name).is_some();
     memory.pools.retain(exists);
     let mut usage = usage_by_pool(snapshot);
-    let reporter = Reporter { snapshot, failures, now };
     for pool in snapshot.pools().values().filter(|pool| snapshot.invalid_pools().get(&pool.name).is_none()) {
         let wanted = reporter.status_of(pool, usage.remove(&pool.name).unwrap_or_default());
         reporter.write(Target { name: &pool.name, uid: &pool.uid, known: &pool.status }, wanted, memory, plan);
@@ -119,6 +114,7 @@ struct Target<'a> {
 struct Reporter<'a> {
     snapshot: &'a Snapshot,
     failures: &'a PoolFailures,
+    windows: &'a MaintenanceWindows,
     now: Timestamp,
 }
 

@@ -15,7 +15,7 @@ impl Reporter<'_> {
         usage: &PoolUsage,
     ) -> BTreeMap<ConditionType, StatusCondition> {
         let valid = StatusCondition::holding(ConditionType::ValidationSucceeded.as_str());
-        let rollout = rollout::nodes_up_to_date(pool, usage, self.snapshot, self.now);
+        let rollout = rollout::nodes_up_to_date(pool, usage, self);
         let always = [
             (ConditionType::ValidationSucceeded, valid),
             (ConditionType::NodeClassReady, class::readiness(&pool.class, self.snapshot)),

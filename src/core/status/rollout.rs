@@ -3,13 +3,13 @@
 //! NodePool has no status field for it, and an API server prunes one that its definition lacks: so it is a condition, named
 //! as Cluster API names its like (`MachinesUpToDate`).
 
+use super::Reporter;
 use super::usage::PoolUsage;
-use crate::disruption::budget_left;
+use crate::disruption::{DriftDetector, budget_left};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::cluster::status::{ConditionType, StatusCondition};
-use crate::model::settings::DisruptionScope;
-use crate::snapshot::Snapshot;
+use crate::model::settings::{DisruptionScope, MaintenanceHold, MaintenanceWindows};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,19 +18,14 @@ use std::sync::Arc;
 const MAX_OBSTACLES: usize = 3;
 
 /// The condition [`ConditionType::NodesUpToDate`]: False while a node is drifted, with what holds it up.
-pub(super) fn nodes_up_to_date(
-    pool: &NodePool,
-    usage: &PoolUsage,
-    snapshot: &Snapshot,
-    now: Timestamp,
-) -> StatusCondition {
+pub(super) fn nodes_up_to_date(pool: &NodePool, usage: &PoolUsage, reporter: &Reporter<'_>) -> StatusCondition {
     if usage.drifted.is_empty() {
         return StatusCondition::holding(ConditionType::NodesUpToDate.as_str());
     }
     let (total, count) = (usage.nodes, usage.drifted.len());
     let updated = total.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX));
     let mut message = format!("{count} of {total} nodes {} drifted, {updated} up to date", is_or_are(count));
-    for obstacle in obstacles(pool, &usage.drifted, snapshot, now) {
+    for obstacle in obstacles(pool, &usage.drifted, reporter) {
         message.push_str("; ");
         message.push_str(&obstacle);
     }
@@ -38,7 +33,8 @@ pub(super) fn nodes_up_to_date(
 }
 
 /// What holds up drifted nodes.
-fn obstacles(pool: &NodePool, drifted: &[Arc<Claim>], snapshot: &Snapshot, now: Timestamp) -> Vec<String> {
+fn obstacles(pool: &NodePool, drifted: &[Arc<Claim>], reporter: &Reporter<'_>) -> Vec<String> {
+    let Reporter { snapshot, now, .. } = *reporter;
     let is_leaving = |claim: &Claim| {
         claim.deleting_at.is_some() || claim.status.disrupted.is_some() || claim.status.forced.is_some()
     };
@@ -57,6 +53,11 @@ fn obstacles(pool: &NodePool, drifted: &[Arc<Claim>], snapshot: &Snapshot, now: 
         let named: Vec<&str> = blocked.keys().copied().take(MAX_OBSTACLES).collect();
         all.push(format!("the drain of {count} is blocked: {}", named.join(", ")));
     }
+    let (held, waiting) = held_by_windows(pool, waiting, reporter);
+    if let Some((count, hold)) = held {
+        let waits = if count == 1 { "waits" } else { "wait" };
+        all.push(format!("{count} {waits} for the maintenance window{}", hold.end()));
+    }
     if !waiting.is_empty() {
         let drifted = DisruptionScope::new(&pool.name, DisruptionReason::Drifted);
         if let Some(paused) = snapshot.pause.disruption_pause(&drifted, now) {
@@ -67,6 +68,28 @@ fn obstacles(pool: &NodePool, drifted: &[Arc<Claim>], snapshot: &Snapshot, now: 
         }
     }
     all
+}
+
+/// How many of these nodes wait for a maintenance window, and the first that opens for one; and the others.
+fn held_by_windows<'c>(
+    pool: &NodePool,
+    waiting: Vec<&'c Claim>,
+    reporter: &Reporter<'_>,
+) -> (Option<(usize, MaintenanceHold)>, Vec<&'c Claim>) {
+    if *reporter.windows == MaintenanceWindows::default() {
+        return (None, waiting);
+    }
+    let detector = DriftDetector::new(pool, reporter.snapshot, reporter.now);
+    let (mut holds, mut others) = (Vec::new(), Vec::new());
+    for claim in waiting {
+        let drift = detector.drift_of(claim);
+        match drift.and_then(|drift| drift.maintenance_hold(reporter.windows, reporter.now)) {
+            Some(hold) => holds.push(hold),
+            None => others.push(claim),
+        }
+    }
+    let first = holds.iter().copied().min_by_key(|hold| hold.until.unwrap_or(Timestamp::MAX));
+    (first.map(|first| (holds.len(), first)), others)
 }
 
 fn is_or_are(count: usize) -> &'static str {

@@ -70,6 +70,27 @@ pub struct FieldChange {
     pub to: Option<String>,
 }
 
+/// A roll of nodes for which AKS knows maintenance windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RollKind {
+    /// Of the image of nodes.
+    NodeImage,
+    /// Of the Kubernetes version.
+    KubernetesVersion,
+}
+
+impl FieldChange {
+    /// The roll that this change is part of, if it is one that waits for maintenance windows.
+    #[must_use]
+    pub fn roll(&self) -> Option<RollKind> {
+        match self.object {
+            TemplateObject::Configuration if self.field == IMAGE => Some(RollKind::NodeImage),
+            TemplateObject::Kubelet => Some(RollKind::KubernetesVersion),
+            TemplateObject::NodePool | TemplateObject::NodeClass | TemplateObject::Configuration => None,
+        }
+    }
+}
+
 impl fmt::Display for FieldChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let object = match self.object {

@@ -1,12 +1,14 @@
 //! Settings of the deciders.
 
 mod deletion_rules;
+mod maintenance_window;
 mod node_health;
 mod pause;
 
 use super::names::{ArmId, Region};
 pub use deletion_rules::{DeletionRule, DeletionRules};
 use jiff::SignedDuration;
+pub use maintenance_window::{MaintenanceHold, MaintenanceSchedule, MaintenanceWindow, MaintenanceWindows, WeekIndex};
 pub use node_health::{
     NODE_READY, NodeHealthAction, NodeHealthRule, NodeHealthRules, NodeSign, PREEMPTION_SCHEDULED, VM_EVENT_SCHEDULED,
 };
@@ -43,6 +45,8 @@ pub struct Settings {
     pub aks_machine_pool: Option<ArmId>,
     /// Nodes that we launch are counted by AKS: their VMs get its extension.
     pub billing_extension: bool,
+    /// When rolls of the image of nodes and of the Kubernetes version may begin.
+    pub maintenance_windows: MaintenanceWindows,
     /// The deletion rules.
     pub deletion_rules: DeletionRules,
     /// Which nodes are unhealthy or about to be lost.
@@ -88,6 +92,7 @@ impl Settings {
             min_values_policy: MinValuesPolicy::Strict,
             disruption_poll_interval: SignedDuration::from_secs(10),
             expiry_lead: DEFAULT_EXPIRY_LEAD,
+            maintenance_windows: MaintenanceWindows::default(),
             consolidation_threads: NonZeroUsize::MIN,
             launch_timeout: SignedDuration::from_mins(5),
             registration_timeout: SignedDuration::from_mins(15),

@@ -1,7 +1,11 @@
 //! Worlds in which a NodePool or an AKSNodeClass changes under its nodes.
 
 use super::*;
+use jiff::tz::Offset;
 use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::status::ConditionType;
+use napkeeper_core::model::names::NodeName;
+use napkeeper_core::model::settings::{MaintenanceSchedule, MaintenanceWindow};
 
 /// Twenty pods of two cores in one NodePool, three nodes of which may go at once; its label `team` changes after an hour.
 pub(super) fn relabelled(seed: u64) -> WorldSetup {
@@ -80,4 +84,57 @@ fn an_upgrade_rolls_all_nodes_where_new_ones_follow_and_one_where_they_do_not() 
         }
         assert_eq!(left, expected, "seed {seed}, new nodes follow: {new_nodes}");
     }
+}
+
+/// When a maintenance window of the Kubernetes version opens, counted from the start; it is open for four hours a day.
+const OPENS: SignedDuration = SignedDuration::from_hours(6);
+
+/// A world with an upgrade after an hour that waits for that window, and this action after an hour and a half. Run until just
+/// before the window opens.
+fn waiting(action: Option<Action>) -> (World, BTreeSet<NodeName>) {
+    let mut setup = upgraded(0, true);
+    setup.actions.extend(action.map(|action| after(90, action)));
+    let mut world = World::new(catalog(), setup).unwrap();
+    let start = world.now();
+    let opens = Offset::UTC.to_datetime(start + OPENS);
+    world.settings.maintenance_windows.kubernetes_version = Some(MaintenanceWindow {
+        schedule: MaintenanceSchedule::Daily { interval: 1 },
+        start_time: opens.time(),
+        duration: SignedDuration::from_hours(4),
+        offset: Offset::UTC,
+        start_date: opens.date(),
+        not_allowed: Vec::new(),
+    });
+    world.run_until(start + SignedDuration::from_mins(60)).unwrap();
+    let before = nodes(&world).iter().map(|node| node.name.clone()).collect();
+    world.run_until(start + OPENS - SignedDuration::from_secs(1)).unwrap();
+    (world, before)
+}
+
+fn left(world: &World, before: &BTreeSet<NodeName>) -> usize {
+    nodes(world).iter().filter(|node| before.contains(&node.name)).count()
+}
+
+#[test]
+fn a_roll_of_the_version_waits_for_its_maintenance_window_and_nothing_else_does() {
+    let (mut world, before) = waiting(None);
+    let (start, opens) = (world.now(), world.now() + SignedDuration::from_secs(1));
+    assert_eq!(left(&world, &before), before.len(), "none before it");
+    let told: Vec<_> = world.cluster().state().claims().values().filter_map(|c| c.status.drifted.clone()).collect();
+    let waits = format!("; waits for the maintenance window until {opens}");
+    assert!(!told.is_empty() && told.iter().all(|drifted| drifted.message.ends_with(&waits)), "{told:?}");
+    let pool = world.cluster().state().pools().values().next().unwrap();
+    let message = &pool.status.conditions.get(ConditionType::NodesUpToDate).unwrap().message;
+    assert!(message.ends_with(&format!("for the maintenance window until {opens}")), "{message}");
+    world.run_until(start + SignedDuration::from_hours(4)).unwrap();
+    assert_eq!(left(&world, &before), 0, "all within it");
+
+    let pool = NodePoolName::new("general-purpose").unwrap();
+    let (label, value) = (Arc::from("maintained"), Arc::from("yes"));
+    let (world, before) = waiting(Some(Action::LabelPool { pool, label, value }));
+    assert_eq!(left(&world, &before), 0, "drift of a field does not wait");
+
+    let (world, before) = waiting(Some(Action::Scale { workload: key("web"), replicas: 2 }));
+    let left = left(&world, &before);
+    assert!((1..before.len()).contains(&left), "consolidation does not wait: {left} of {}", before.len());
 }
