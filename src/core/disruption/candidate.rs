@@ -1,7 +1,7 @@
 //! Disruption candidates.
 
 use super::blockers::{node_blocker, pod_blocker};
-use super::cause::ReplacementCause;
+use super::causes::ReplacementCause;
 use super::is_in_progress;
 use crate::catalog::CapacityType;
 use crate::model::amounts::money::HourlyPrice;

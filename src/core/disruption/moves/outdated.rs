@@ -3,7 +3,7 @@
 //!
 //! It costs what it costs: nothing is compared with prices, and as in Karpenter nothing has to hold for a while.
 
-use super::super::cause::ReplacementCause;
+use super::super::causes::ReplacementCause;
 use super::super::{BUDGET_RETRY, RemainingBudgets};
 use super::search::{Pass, Search, each};
 use super::{Candidate, MoveMemory, names_of};

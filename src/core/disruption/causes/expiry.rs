@@ -3,7 +3,7 @@
 //! As in Karpenter a node is deleted when it is older than `expireAfter`, whatever budgets say. In the time before that it is
 //! replaced within budgets, the new node first, so that nodes of one age do not all go at once.
 
-use super::is_in_progress;
+use super::super::is_in_progress;
 use crate::model::cluster::claim::Claim;
 use crate::model::names::ClaimName;
 use crate::model::settings::{DisruptionScope, Settings};
@@ -60,7 +60,7 @@ fn standing(snapshot: &Snapshot) -> impl Iterator<Item = &Arc<Claim>> {
 }
 
 /// Deletes expired nodes.
-pub(super) fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
+pub(in crate::disruption) fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
     for claim in standing(snapshot) {
         let Some(Expiry { at }) = Expiry::of(claim) else { continue };
         let disrupted = DisruptionScope { pool: claim.spec.pool.clone(), reason: None };
@@ -75,7 +75,7 @@ pub(super) fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Pla
 }
 
 /// The nodes that are to be replaced because they expire soon. Requests a wake-up for when the next becomes one of them.
-pub(super) fn expiring(
+pub(in crate::disruption) fn expiring(
     snapshot: &Snapshot,
     settings: &Settings,
     now: Timestamp,

@@ -4,7 +4,7 @@
 //! have the new version, as the newest node that was created since shows. As long as there is none, one node is replaced first.
 //! Where new nodes have another version, none is replaced: replacing them would never end.
 
-use super::candidate::is_disruptable;
+use super::super::candidate::is_disruptable;
 use super::drift::DriftReason;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node_base::version_numbers;

@@ -1,9 +1,15 @@
 //! Why nodes are replaced whatever that costs.
 
-use super::drift::Drift;
-use super::expiry::Expiry;
+mod drift;
+mod expiry;
+mod version_drift;
+
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::DisruptionReason;
+pub(super) use drift::record_drift;
+pub use drift::{Drift, DriftDetector, DriftReason};
+pub use expiry::Expiry;
+pub(super) use expiry::{delete_expired, expiring};
 use jiff::Timestamp;
 use std::fmt;
 

@@ -4,7 +4,7 @@
 //! records the fields that it was made from ([`NodeTemplate`]), so that each that has changed is known. One without that
 //! record, or with that of another version of it, is compared by what is on itself, and not with its AKSNodeClass.
 
-use super::is_in_progress;
+use super::super::is_in_progress;
 use super::version_drift::VersionDrift;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node_template::{FieldChange, NodeTemplate, TemplateObject};
@@ -110,7 +110,7 @@ impl fmt::Display for Drift {
 
 /// Writes on each NodeClaim whether it has drifted. Those of which that is written are returned: a drifted node is replaced
 /// only once its NodeClaim says so.
-pub(super) fn record_drift(
+pub(in crate::disruption) fn record_drift(
     snapshot: &Snapshot,
     windows: &MaintenanceWindows,
     now: Timestamp,
