@@ -21,7 +21,12 @@ pub const LATENCY_SECONDS: [f64; 11] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02
 /// `/metrics`, of all these registries.
 pub fn router(registries: Vec<Registry>) -> Router {
     let registries: Arc<[Registry]> = Arc::from(registries);
-    Router::new().route("/metrics", get(move || async move { answer(&registries) }))
+    let scrape = move || async move {
+        // Of a large cluster it takes so long that other tasks would wait.
+        let encoded = tokio::task::spawn_blocking(move || answer(&registries)).await;
+        encoded.unwrap_or_else(|error| (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response())
+    };
+    Router::new().route("/metrics", get(scrape))
 }
 
 /// The answer to a scrape.

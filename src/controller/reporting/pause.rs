@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use napkeeper_core::model::names::NodePoolName;
-use napkeeper_core::model::settings::{DisruptionScope, Pause, PauseKey, PauseSwitch};
+use napkeeper_core::model::settings::{DisruptionScope, Pause, PauseKey, PauseSwitch, Paused};
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_serve::prometheus_client::metrics::family::Family;
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
@@ -18,13 +18,15 @@ pub(super) struct PauseReporter {
     paused: Family<PauseLabels, Gauge>,
     /// What was paused when it was last reported; `None` before the first time.
     last: Option<Pause>,
+    /// The pauses that were there when it was last reported, over or not.
+    seen: BTreeSet<Paused>,
     /// The NodePools in keys that do not exist.
     unknown: BTreeSet<NodePoolName>,
 }
 
 impl PauseReporter {
     pub(super) fn new(registry: &mut Registry) -> Self {
-        let reporter = Self { paused: Family::default(), last: None, unknown: BTreeSet::new() };
+        let reporter = Self { paused: Family::default(), last: None, seen: BTreeSet::new(), unknown: BTreeSet::new() };
         let help =
             "1 while launches, disruptions or deletions are paused, by switch; of disruptions, by NodePool and reason";
         registry.register("paused", help, reporter.paused.clone());
@@ -35,6 +37,7 @@ impl PauseReporter {
     pub(super) fn clear(&mut self) {
         self.paused.clear();
         self.last = None;
+        self.seen.clear();
         self.unknown.clear();
     }
 
@@ -50,6 +53,7 @@ impl PauseReporter {
             pause.active(now).for_each(|paused| self.set(&paused.key, 1));
         }
         self.report_unknown(&pause, snapshot, now);
+        self.report_ended(&snapshot.pause, now);
         self.last = Some(pause);
     }
 
@@ -62,6 +66,15 @@ impl PauseReporter {
         let reason = scope.reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default();
         let labels = [("switch", switch.name().to_owned()), ("nodepool", pool), ("reason", reason)];
         self.paused.get_or_create(&labels).set(value);
+    }
+
+    /// Logs once each end that was over when it was first seen, as by a wrong year or a local time: it pauses nothing.
+    fn report_ended(&mut self, pause: &Pause, now: Timestamp) {
+        let known = |paused: &Paused| self.seen.contains(paused);
+        for paused in pause.all().filter(|paused| !paused.end.is_after(now) && !known(paused)) {
+            tracing::warn!(%paused, "a pause pauses nothing, since its end is over");
+        }
+        self.seen = pause.all().collect();
     }
 
     /// Logs each NodePool that does not exist once, while a key names it.

@@ -92,8 +92,9 @@ pub fn disrupt(
         if !is_paused {
             // Pods of nodes that are not ready may need the room of those that were going to be replaced.
             memory.moves.give_up();
-            continue_moves(snapshot, &mut memory.moves, now, &mut plan);
         }
+        // Those of a pause stand still, and its time does not count.
+        continue_moves(snapshot, &mut memory.moves, now, &mut plan);
         return plan;
     }
     delete_expired(snapshot, now, &mut plan);

@@ -2,47 +2,49 @@
 
 use super::command::Command;
 use super::effect::Effect;
-use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::Pod;
 use crate::model::cluster::pool::DisruptionReason;
-use crate::model::names::ObjectKey;
+use crate::model::labels::NODEPOOL;
+use crate::model::names::{NodePoolName, ObjectKey};
 use crate::model::settings::{DisruptionScope, Pause, PauseSwitch};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
-use std::sync::Arc;
 
-/// Whose disruption a command is, if it is one: the NodePool of its node, and the reason for which the node is deleted or was
-/// marked. `command` is `None` where only its key is known.
+/// Whose disruption a command is, if it is one: the NodePool of its node, and the reason for which the node is deleted, or of a
+/// pod was marked. A marked node may be deleted for a reason that budgets do not have, such as that it has expired. `command` is
+/// `None` where only its key is known.
 #[must_use]
 pub fn disruption_scope(key: &CommandKey, command: Option<&Command>, snapshot: &Snapshot) -> DisruptionScope {
-    let scope = match key {
-        CommandKey::Claim(name) => snapshot.claims().get(name).map(|claim| DisruptionScope::of(claim)),
-        CommandKey::Pod(pod) => Some(scope_of_key(pod, snapshot)),
-        _ => None,
+    let name = match key {
+        CommandKey::Claim(name) => name,
+        CommandKey::Pod(pod) => return scope_of_key(pod, snapshot),
+        _ => return DisruptionScope::default(),
     };
-    let scope = scope.unwrap_or_default();
     let reason = match command {
         Some(Command::DeleteClaim { category, .. }) => {
             DisruptionReason::ALL.into_iter().find(|reason| reason.category() == *category)
         }
         _ => None,
     };
-    DisruptionScope { reason: reason.or(scope.reason), ..scope }
+    let pool = snapshot.claims().get(name).and_then(|claim| claim.spec.pool.clone());
+    DisruptionScope { pool, reason }
 }
 
-/// Whose disruption the eviction of a pod is.
+/// Whose disruption the eviction of a pod is. The NodePool of a Node that has lost its NodeClaim is that of its label.
 #[must_use]
 pub fn scope_of_pod(pod: &Pod, snapshot: &Snapshot) -> DisruptionScope {
-    claim_of(pod, snapshot).map(|claim| DisruptionScope::of(claim)).unwrap_or_default()
+    let Some(node) = pod.node.as_ref().and_then(|name| snapshot.nodes().get(name)) else {
+        return DisruptionScope::default();
+    };
+    let claim = node.provider_id.as_ref().and_then(|id| snapshot.claim_by_provider_id(id));
+    claim.map_or_else(
+        || DisruptionScope { pool: node.label(NODEPOOL).and_then(|name| NodePoolName::new(name).ok()), reason: None },
+        |claim| DisruptionScope::of(claim),
+    )
 }
 
 fn scope_of_key(pod: &ObjectKey, snapshot: &Snapshot) -> DisruptionScope {
     snapshot.pods().get(pod).map(|pod| scope_of_pod(pod, snapshot)).unwrap_or_default()
-}
-
-fn claim_of<'s>(pod: &Pod, snapshot: &'s Snapshot) -> Option<&'s Arc<Claim>> {
-    let node = snapshot.nodes().get(pod.node.as_ref()?)?;
-    snapshot.claim_by_provider_id(node.provider_id.as_ref()?)
 }
 
 /// True while the pause switch holds an effect back. `disrupted` is whose disruption it is, if it is one.
@@ -52,5 +54,44 @@ pub fn is_paused(effect: &Effect, disrupted: &DisruptionScope, pause: &Pause, no
         Some(PauseSwitch::Disrupt) => pause.blocks_disruption(disrupted, now),
         Some(switch) => pause.blocks(switch, now),
         None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::CapacityType::OnDemand;
+    use crate::fixtures::{cluster, managed, offering, pool, put, running, shape};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_node_that_is_marked_for_one_reason_may_be_deleted_for_another() {
+        let mut snapshot = cluster([pool("general")]);
+        let (mut claim, node) = managed("c", &pool("general"), offering("Standard_D2s_v5", 1, OnDemand));
+        claim.status.disrupted = Some(DisruptionReason::Drifted);
+        let (key, delete) =
+            (CommandKey::Claim(claim.name.clone()), |category| Command::delete_claim(claim.reference(), category));
+        put(&mut snapshot, (claim.clone(), node));
+        for (category, reason) in
+            [("drifted", Some(DisruptionReason::Drifted)), ("expired", None), ("node_deleted", None)]
+        {
+            let scope = disruption_scope(&key, Some(&delete(category)), &snapshot);
+            assert_eq!(scope, DisruptionScope { pool: claim.spec.pool.clone(), reason }, "{category}");
+        }
+    }
+
+    #[test]
+    fn the_pool_of_a_pod_is_that_of_the_node_claim_or_else_of_the_label() {
+        let (claim, mut node) = managed("c", &pool("general"), offering("Standard_D2s_v5", 1, OnDemand));
+        let pod = running("p", &Arc::new(shape("a", 500, 1)), &node);
+        node.labels.insert(Arc::from(NODEPOOL), Arc::from("label"));
+        for (has_claim, expected) in [(true, "general"), (false, "label")] {
+            let mut snapshot = cluster([pool("general")]);
+            snapshot.put_node(node.clone());
+            if has_claim {
+                snapshot.put_claim(claim.clone());
+            }
+            assert_eq!(scope_of_pod(&pod, &snapshot).pool.unwrap().as_str(), expected);
+        }
     }
 }

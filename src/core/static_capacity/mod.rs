@@ -201,7 +201,8 @@ impl<'a> StaticPoolReconciler<'a, '_> {
                 continue;
             }
             let first = static_pool.members.iter().enumerate().filter(|(_, m)| m.may_be_replaced());
-            let Some((index, _)) = first.min_by_key(|(_, m)| m.replacement_order()) else { return };
+            let order = |(_, m): &(usize, &PoolMember<'_>)| m.replacement_order(self.settings, self.now);
+            let Some(index) = first.min_by_key(order).map(|(index, _)| index) else { return };
             if static_pool.budget == 0 {
                 self.plan.wake_at(self.now + BUDGET_RETRY);
                 return;
@@ -323,8 +324,8 @@ impl<'a> StaticPoolReconciler<'a, '_> {
             format!("the NodePool wants {} nodes and has {}", static_pool.replicas, static_pool.members.len() + number)
         } else {
             self.memory.replacements.insert(draft.name.clone(), self.now);
-            let first =
-                static_pool.members.iter().filter(|m| m.may_be_replaced()).min_by_key(|m| m.replacement_order());
+            let outdated = static_pool.members.iter().filter(|m| m.may_be_replaced());
+            let first = outdated.min_by_key(|m| m.replacement_order(self.settings, self.now));
             format!("replaces a node because of {}", first.map(PoolMember::cause).unwrap_or_default())
         };
         let reason = format!("{cause}; cheapest of {offerings} offerings: {best}");

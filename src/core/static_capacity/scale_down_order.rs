@@ -134,9 +134,10 @@ impl<'a> PoolMember<'a> {
         self.cause.as_ref().map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Order of replacement of outdated nodes: empty ones, then the oldest.
-    pub(crate) fn replacement_order(&self) -> (bool, Timestamp, &ClaimName) {
-        (!self.pods.is_empty(), self.claim.created_at, &self.claim.name)
+    /// Order of replacement of outdated nodes: empty ones, then the oldest; last those that wait for a maintenance window.
+    pub(crate) fn replacement_order(&self, settings: &Settings, now: Timestamp) -> (bool, bool, Timestamp, ClaimName) {
+        let is_held = !self.replacement_may_begin(settings, now);
+        (is_held, !self.pods.is_empty(), self.claim.created_at, self.claim.name.clone())
     }
 
     /// Why it is deleted before others, for people.

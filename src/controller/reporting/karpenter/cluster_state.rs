@@ -14,6 +14,7 @@ use napkeeper_serve::prometheus_client::encoding::DescriptorEncoder;
 use napkeeper_serve::prometheus_client::metrics::MetricType;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Labels of nodes that are labels of their metrics, and their names there: as in Karpenter the part after the slash.
 const NODE_LABELS: [(&str, &str); 7] = [
@@ -30,10 +31,16 @@ const NODE_LABELS: [(&str, &str); 7] = [
 const REASONS: [DisruptionReason; 3] =
     [DisruptionReason::Underutilized, DisruptionReason::Empty, DisruptionReason::Drifted];
 
-/// The last Snapshot that was kept.
+/// A Snapshot that is older than this says nothing: nothing has been decided since, for example because a watch fails.
+const STALE_AFTER: Duration = Duration::from_secs(60);
+
+/// What Karpenter says where no budget limits disruption.
+const UNLIMITED: u32 = i32::MAX.cast_unsigned();
+
+/// The last Snapshot that was kept, and when.
 pub(super) struct ClusterState {
     clock: Arc<dyn Clock>,
-    snapshot: Mutex<Option<Snapshot>>,
+    snapshot: Mutex<Option<(Snapshot, Instant)>>,
 }
 
 /// A gauge's value and labels.
@@ -46,7 +53,10 @@ impl ClusterState {
 
     /// Replaces the Snapshot. Without one nothing is reported.
     pub(super) fn set(&self, snapshot: Option<Snapshot>) {
-        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+        let kept = snapshot.map(|snapshot| (snapshot, Instant::now()));
+        let before = std::mem::replace(&mut *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner), kept);
+        // A large one takes a while, for which no scrape waits.
+        drop(before);
     }
 }
 
@@ -59,8 +69,15 @@ impl fmt::Debug for ClusterState {
 impl Collector for ClusterState {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let kept = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(snapshot) = kept else { return Ok(()) };
-        for (name, help, samples) in gauges(&snapshot, self.clock.now()) {
+        let Some((snapshot, since)) = kept else { return Ok(()) };
+        let is_fresh = since.elapsed() < STALE_AFTER;
+        let synced = f64::from(u8::from(is_fresh));
+        let mut all =
+            vec![("cluster_state_synced", "1 while the state of the cluster is known", vec![(Vec::new(), synced)])];
+        if is_fresh {
+            all.extend(gauges(&snapshot, self.clock.now()));
+        }
+        for (name, help, samples) in all {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (labels, value) in samples {
                 metric.encode_family(&labels)?.encode_gauge(&value)?;
@@ -104,7 +121,6 @@ fn gauges(snapshot: &Snapshot, now: Timestamp) -> Vec<(&'static str, &'static st
             pools().flat_map(|pool| allowed(snapshot, pool, now)).collect(),
         ),
         ("cluster_state_node_count", "Nodes of the cluster", vec![(Vec::new(), count)]),
-        ("cluster_state_synced", "1 while the state of the cluster is known", vec![(Vec::new(), 1.0)]),
         ("cluster_utilization_percent", "Requested of allocatable, of all nodes", utilization(snapshot)),
     ]
 }
@@ -157,7 +173,7 @@ fn allowed(snapshot: &Snapshot, pool: &NodePool, now: Timestamp) -> Vec<Sample> 
     let total = of_pool.filter(|claim| claim.status.initialized.is_some()).count();
     let total = u32::try_from(total).unwrap_or(u32::MAX);
     let of_reason = |reason: DisruptionReason| {
-        let allowed = allowed_disruptions(&pool.disruption.budgets, total, reason, now).min(total);
+        let allowed = allowed_disruptions(&pool.disruption.budgets, total, reason, now).min(UNLIMITED);
         let labels = pool_labels(pool).into_iter().chain([("reason", Arc::from(reason.as_str()))]).collect();
         (labels, f64::from(allowed))
     };

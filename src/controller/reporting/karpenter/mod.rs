@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The Snapshot that gauges are read from is at most about this old. To keep one makes its next change dearer.
+/// How often the Snapshot that gauges are read from is replaced. To keep one makes the next change of each table copy it.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A label and its value.

@@ -87,7 +87,11 @@ impl Drift {
     }
 
     /// How it has drifted, and what its replacement waits for, for people.
-    fn told(&self, windows: &MaintenanceWindows, now: Timestamp) -> String {
+    fn told(&self, claim: &Claim, windows: &MaintenanceWindows, now: Timestamp) -> String {
+        if claim.status.disrupted.is_some() {
+            // What has begun goes on when the window closes.
+            return self.to_string();
+        }
         let hold = self.maintenance_hold(windows, now).map(|hold| format!("; {hold}")).unwrap_or_default();
         format!("{self}{hold}")
     }
@@ -135,7 +139,7 @@ pub(in crate::disruption) fn record_drift(
             }
             (None, Some(_)) => ClaimUpdate::NotDrifted,
             (Some(drift), known) => {
-                let (reason, message) = (drift.reason().as_str(), drift.told(windows, now));
+                let (reason, message) = (drift.reason().as_str(), drift.told(claim, windows, now));
                 if known.as_ref().is_some_and(|known| *known.reason == *reason && *known.message == *message) {
                     recorded.extend(Some((claim.name.clone(), drift.clone())));
                     continue;

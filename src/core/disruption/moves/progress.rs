@@ -100,13 +100,13 @@ fn is_paused(snapshot: &Snapshot, claim: &Claim, reason: DisruptionReason, now: 
     snapshot.pause.blocks_disruption(&disrupted, now)
 }
 
-/// A replacement that may still become ready in time.
+/// A replacement that is ready, or may still become so in time.
 fn is_awaited(claim: &Claim, now: Timestamp) -> bool {
     !claim.spec.replaces.is_empty()
         && claim.is_ours()
         && !is_leaving(claim)
         && claim.status.launch_failed.is_none()
-        && claim.created_at + REPLACEMENT_TIMEOUT > now
+        && (claim.status.initialized.is_some() || claim.created_at + REPLACEMENT_TIMEOUT > now)
 }
 
 /// Removes the marks of NodeClaims that are of no move.
@@ -147,7 +147,6 @@ struct Progress<'p> {
 impl Progress<'_> {
     /// Takes the next step; true when the move has ended.
     fn step(&mut self, one: &mut Move) -> bool {
-        let deadline = one.since + REPLACEMENT_TIMEOUT;
         let sources: Vec<&Arc<Claim>> =
             one.sources.iter().filter_map(|s| self.snapshot.claims().get(&s.name)).collect();
         let left: Vec<&Arc<Claim>> = sources.into_iter().filter(|claim| !is_leaving(claim)).collect();
@@ -155,8 +154,11 @@ impl Progress<'_> {
             return true;
         }
         if left.iter().any(|claim| is_paused(self.snapshot, claim, one.reason, self.now)) {
+            // The time of a pause does not count.
+            one.since = self.now;
             return false;
         }
+        let deadline = one.since + REPLACEMENT_TIMEOUT;
         if deadline <= self.now {
             return true;
         }

@@ -10,9 +10,8 @@ use jiff::tz::Offset;
 use jiff::{SignedDuration, Span, Timestamp};
 use std::fmt;
 
-/// How far ahead an opening is searched: a day that only some months have, counted by up to six months, comes at least once in
-/// it, and a leap day.
-const MAX_DAYS: u32 = 9 * 366;
+/// How far ahead an opening is searched: counted by up to six months, a day that only some months have comes every year.
+const MAX_DAYS: u32 = 2 * 366;
 
 /// Which week of a month a day is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +112,7 @@ impl MaintenanceWindow {
         self.next_open(now) == Some(now)
     }
 
-    /// When it is open next: now, or when it opens; `None` where it does not within nine years.
+    /// When it is open next: now, or when it opens; `None` where it does not within two years.
     #[must_use]
     pub fn next_open(&self, now: Timestamp) -> Option<Timestamp> {
         let local = self.offset.to_datetime(now);

@@ -149,7 +149,9 @@ pub enum PauseEnd {
 }
 
 impl PauseEnd {
-    fn is_after(self, now: Timestamp) -> bool {
+    /// False when it is over.
+    #[must_use]
+    pub fn is_after(self, now: Timestamp) -> bool {
         match self {
             Self::At(end) => end > now,
             Self::OnChange => true,
@@ -173,7 +175,7 @@ impl PauseEnd {
 }
 
 /// One key that is set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Paused {
     /// The key.
     pub key: PauseKey,
@@ -280,7 +282,8 @@ impl Pause {
         self.all().filter(move |paused| paused.end.is_after(now))
     }
 
-    fn all(&self) -> impl Iterator<Item = Paused> {
+    /// What is or was paused: an end may be over.
+    pub fn all(&self) -> impl Iterator<Item = Paused> {
         self.0.iter().map(|(key, end)| Paused { key: key.clone(), end: *end })
     }
 

@@ -227,7 +227,7 @@ fn a_move_of_a_paused_node_pool_stands_still() {
             (0..steps).for_each(|_| drop(world.wait(60)));
             world.drafts.clone().iter().for_each(|draft| world.initialize(draft));
             world.snapshot.pause = Pause::read([(key, Some("true"))]).0;
-            assert_eq!(world.all(300), Vec::<String>::new(), "{key} after {steps} steps");
+            assert_eq!(world.all(30 * 60), Vec::<String>::new(), "{key} after {steps} steps");
             world.snapshot.pause = Pause::default();
             let mut rest = Vec::new();
             for _ in steps..3 {
@@ -243,6 +243,14 @@ fn a_move_of_a_paused_node_pool_stands_still() {
         world.snapshot.pause = Pause::read([(key, Some("true"))]).0;
         world.restart();
         assert_eq!(world.all(30 * 60), Vec::<String>::new(), "{key}: nothing is unmarked either, after a restart");
+        let mut world = oversized();
+        (0..3).for_each(|_| drop(world.wait(60)));
+        world.drafts.clone().iter().for_each(|draft| world.initialize(draft));
+        world.snapshot.pause = Pause::read([(key, Some("true"))]).0;
+        world.restart();
+        assert_eq!(world.all(30 * 60), Vec::<String>::new(), "{key}");
+        world.snapshot.pause = Pause::default();
+        assert_eq!(world.wait(60), ["underutilized c00"], "{key}: it goes on with the replacement that is ready");
     }
     let mut world = oversized();
     world.snapshot.pause = Pause::read([("disrupt.nodepool.other", Some("true"))]).0;
