@@ -57,7 +57,7 @@ const MAX_UNREADABLE: usize = 5;
 
 /// The command that lists all kinds.
 const LIST: &str = "kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,daemonsets,pv,pvc,storageclasses,\
-csinodes,namespaces,services --all-namespaces -o json";
+csinodes,namespaces,services,pdb --all-namespaces -o json";
 
 /// The objects of a cluster.
 pub(super) struct ListedCluster {
@@ -123,11 +123,16 @@ async fn saved(path: &Path, namespace: &str, kinds: BTreeSet<WatchedKind>) -> an
     let is_pause =
         |map: &Value| map["metadata"]["name"] == PAUSE_CONFIG_MAP && map["metadata"]["namespace"] == *namespace;
     objects.entry(plural(WatchedKind::Pause).to_owned()).or_default().retain(is_pause);
+    let budgets = plural(WatchedKind::DisruptionBudgets);
+    let lacks_budgets = kinds.contains(&WatchedKind::DisruptionBudgets) && !objects.contains_key(budgets);
     for kind in &kinds {
         objects.entry(plural(*kind).to_owned()).or_default();
     }
     let client = replay(objects, BTreeSet::new(), |name| format!("{name} are not in the saved objects"));
-    list(&client, namespace, kinds).await
+    let mut listed = list(&client, namespace, kinds).await?;
+    let remark = || format!("no {budgets} in the saved objects; assuming that the cluster has none");
+    listed.remarks.extend(lacks_budgets.then(remark));
+    Ok(listed)
 }
 
 /// The plural name of a kind, as in a path.

@@ -289,7 +289,7 @@ clusters:
         assert_eq!((opens, windows.node_image), ("2026-08-07T22:00:00Z".parse().ok(), None));
         let error = format!("{:#}", read(&printed.replace("\": 4", "\": 2")).unwrap_err());
         assert!(error.contains("maintenanceWindows.kubernetesVersion.durationHours: must be from 4 to 24"), "{error}");
-        for (valid, invalid) in [("\"22:00\"", "22:00"), ("Friday", "friday"), ("durationHours", "hours")] {
+        for (valid, invalid) in [("\"22:00\"", "2200"), ("Friday", "friday"), ("durationHours", "hours")] {
             let error = format!("{:#}", read(&printed.replace(valid, invalid)).unwrap_err());
             assert!(error.contains("napkeeper.yaml:1"), "with its line: {error}");
         }

@@ -98,6 +98,15 @@ fn plural(path: &str) -> Option<String> {
     }
 }
 
+/// The plural of the kind that a path lists in one namespace.
+fn plural_in_namespace(path: &str) -> Option<String> {
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    match segments[..] {
+        ["api", _, "namespaces", _, plural] | ["apis", _, _, "namespaces", _, plural] => Some(plural.to_owned()),
+        _ => None,
+    }
+}
+
 /// The objects of a list, each with its kind, which the server sends once.
 fn typed_items(mut list: Map<String, Value>) -> impl Iterator<Item = Value> {
     let version = list.get("apiVersion").cloned();
@@ -157,7 +166,7 @@ fn pod(object: &Value) -> Option<Value> {
     }))
 }
 
-/// A client that serves these objects and sends nothing. Kinds in `not_served` are 404; for others that are missing,
+/// A client that serves these objects, whatever namespace or selector is asked for, and sends nothing. Kinds in `not_served` are 404; for others that are missing,
 /// `missing` is the remedy.
 pub fn replay(
     objects: Objects,
@@ -169,7 +178,8 @@ pub fn replay(
         let state = Arc::clone(&state);
         async move {
             let (objects, not_served, missing) = &*state;
-            let plural = plural(request.uri().path()).unwrap_or_default();
+            let path = request.uri().path();
+            let plural = plural(path).or_else(|| plural_in_namespace(path)).unwrap_or_default();
             let (code, body) = match objects.get(&plural) {
                 Some(items) => (
                     200,

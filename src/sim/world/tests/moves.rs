@@ -66,12 +66,9 @@ fn a_replacement_waits_while_disruption_is_paused_and_goes_on_after_it() {
     assert!(world.summary().disruption.all.voluntary_evictions <= 2);
 }
 
-/// A cluster with an idle node in each of two NodePools, of which the switch holds one.
-fn two_pools(switches: &[&str], duration: Option<SignedDuration>) -> WorldSetup {
+/// A falling load while the switch holds some disruptions.
+fn with_pause(switches: &[&str], duration: Option<SignedDuration>) -> WorldSetup {
     let mut start = falling_load();
-    let mut other = mk_pool("batch", 10, &["on-demand"], 100);
-    other.disruption = start.manifests.pools[0].disruption.clone();
-    start.manifests.pools.push(other);
     let switches = switches.iter().map(|key| PauseKey::read(key).unwrap()).collect();
     start.actions.push(after(1, Action::Pause { switches, duration }));
     start
@@ -82,10 +79,10 @@ fn a_paused_node_pool_keeps_its_nodes_until_the_pause_ends_by_itself() {
     for (switches, hours, are_kept) in [
         (&["disrupt.nodepool.general-purpose"][..], 8, true),
         (&["disrupt.reason.Underutilized"], 8, true),
-        (&["disrupt.nodepool.batch", "disrupt.reason.Drifted"], 8, false),
+        (&["disrupt.nodepool.other", "disrupt.reason.Drifted"], 8, false),
         (&["disrupt.nodepool.general-purpose"], 1, false),
     ] {
-        let world = run(two_pools(switches, Some(SignedDuration::from_hours(hours))), 3);
+        let world = run(with_pause(switches, Some(SignedDuration::from_hours(hours))), 3);
         let evictions = world.summary().disruption.all.voluntary_evictions;
         assert_eq!(evictions == 0, are_kept, "{switches:?} for {hours} h: {evictions} evictions");
     }
