@@ -31,8 +31,8 @@ use napkeeper_core::model::names::ArmId;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, WatchedKind, watch as watch_cluster};
 use napkeeper_kube::{
-    BootstrapTokens, CrdOwner, Events, WriteCheck, WriteHolds, Writer, connect_with_clock, elect, lease_identity,
-    pause_switch_exists,
+    BootstrapTokens, ClockSkew, CrdOwner, Events, WriteCheck, WriteHolds, Writer, connect_with_clock, elect,
+    lease_identity, pause_switch_exists,
 };
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{
@@ -126,9 +126,7 @@ pub async fn run(options: Options) -> Result<()> {
     };
     let (seed, runner) = (uuid::Uuid::new_v4().as_u64_pair().0, Arc::new(runner));
     let context = LoopContext { settings, catalog, options: cluster.options, seed, clock, runner, holds, placements };
-    let (karpenter, karpenter_registry) = karpenter_metrics(&context);
-    let reporter = Reporter::new(events, &mut registry, skew, karpenter);
-    let control_loop = ControlLoop::new(context, reporter, health.check("watches"));
+    let (control_loop, registries) = reporting_loop(context, (events, skew), registry, health.check("watches"));
     lifecycle.ready();
     let running = run_loop(control_loop, inputs, lifecycle.clone(), work_ended);
     let mut parts = vec![
@@ -143,17 +141,24 @@ pub async fn run(options: Options) -> Result<()> {
         Component::new("the facts task", collect_facts(fact_collector, lifecycle.clone())),
         Component::new("the CapacityBuffers task", buffer_sync.run(options.mode, lifecycle.clone())),
     ];
-    let registries = std::iter::once(registry).chain(karpenter_registry).collect();
     parts.extend(monitoring.components(&lifecycle, &health, registries));
     Ok(napkeeper_serve::run(&lifecycle, parts).await?)
 }
 
-/// Karpenter's metrics and their registry; beside managed NAP they are NAP's own to export.
-fn karpenter_metrics(context: &LoopContext) -> (Option<KarpenterMetrics>, Option<Registry>) {
-    match context.settings.mode {
+/// The control loop. It reports with metrics in this registry, and with Karpenter's in one of their own; beside managed NAP
+/// these are NAP's to export. Returns both registries.
+fn reporting_loop(
+    context: LoopContext,
+    (events, skew): (Events, ClockSkew),
+    mut registry: Registry,
+    watches: Check,
+) -> (ControlLoop, Vec<Registry>) {
+    let (karpenter, of_karpenter) = match context.settings.mode {
         ControllerMode::Provisioner => Some(KarpenterMetrics::new(Arc::clone(&context.clock))).unzip(),
         ControllerMode::Companion => (None, None),
-    }
+    };
+    let reporter = Reporter::new(events, &mut registry, skew, karpenter);
+    (ControlLoop::new(context, reporter, watches), std::iter::once(registry).chain(of_karpenter).collect())
 }
 
 /// Listens for probes and scrapes, and logs the addresses.

@@ -254,7 +254,7 @@ mod tests {
     async fn allowed(check: &WriteCheck) -> [bool; 5] {
         let mut allowed = [false; 5];
         for (ok, effect) in allowed.iter_mut().zip([launch(), disrupt(), delete(), finalize(), read()]) {
-            *ok = checked(&check, &of_claim(), &effect).await.is_ok();
+            *ok = checked(check, &of_claim(), &effect).await.is_ok();
         }
         allowed
     }

@@ -14,7 +14,7 @@ use napkeeper_core::model::names::{ArmId, ClaimName, NodePoolName, ObjectKey, Ob
 use napkeeper_core::model::orphans::finding::DeletionRefusal;
 use napkeeper_core::model::orphans::sweep::{Approval, Sweep};
 use napkeeper_core::model::requirements::{Requirement, Requirements};
-use napkeeper_core::model::settings::{Pause, PauseEnd};
+use napkeeper_core::model::settings::{Pause, PauseEnd, PauseKey};
 use std::sync::Arc;
 
 impl World {
@@ -36,14 +36,7 @@ impl World {
                 let (reason, not_before) = (Arc::clone(&kind), None);
                 self.set_node_condition(nth, NodeCondition { kind, status, since: now, reason, message, not_before });
             }
-            Action::Pause { switches, duration } => {
-                let end = duration.map_or(PauseEnd::OnChange, |duration| PauseEnd::At(now + duration));
-                let mut pause = Pause::default();
-                switches.into_iter().for_each(|key| pause.add(key, end));
-                let text = if pause == Pause::default() { "lifted".to_owned() } else { format!("set for {pause}") };
-                self.log(EventKind::Scenario, "pause switch", text);
-                self.cluster.set_pause(pause);
-            }
+            Action::Pause { switches, duration } => self.pause(switches, duration),
             Action::SweepMode { mode } => {
                 self.log(EventKind::Scenario, "sweeps", format!("mode {mode}"));
                 self.edit_sweeps(|sweep| sweep.mode = mode);
@@ -82,6 +75,16 @@ impl World {
             Action::InjectFault(fault) => self.inject_fault(fault),
             other => self.apply_in_azure(other),
         }
+    }
+
+    /// The pause switch is set to these keys alone, for this time if there is one.
+    fn pause(&mut self, switches: Vec<PauseKey>, duration: Option<SignedDuration>) {
+        let end = duration.map_or(PauseEnd::OnChange, |duration| PauseEnd::At(self.now + duration));
+        let mut pause = Pause::default();
+        switches.into_iter().for_each(|key| pause.add(key, end));
+        let text = if pause == Pause::default() { "lifted".to_owned() } else { format!("set for {pause}") };
+        self.log(EventKind::Scenario, "pause switch", text);
+        self.cluster.set_pause(pause);
     }
 
     /// A workload changes.

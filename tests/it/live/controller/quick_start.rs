@@ -33,7 +33,7 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
     ensure!(!made.is_empty(), "pods run, but without NodeClaims");
     ensure!(vms_created(&env).await? == made.len(), "not one VM for each NodeClaim: {:?}", env.azure("ledger").await?);
     all_registered(&env).await?;
-    dashboards_of_karpenter_find_its_metrics(&controller, made.len()).await?;
+    dashboards_of_karpenter_find_its_metrics(&controller, &made).await?;
 
     scale(&env, "inflate", 0).await?;
     all_deleted(&mut env).await?;
@@ -49,26 +49,27 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
 }
 
 /// Names and labels that dashboards of Karpenter query, with what they say about the nodes that were made.
-async fn dashboards_of_karpenter_find_its_metrics(controller: &Process, made: usize) -> Result<()> {
+async fn dashboards_of_karpenter_find_its_metrics(controller: &Process, made: &[DynamicObject]) -> Result<()> {
+    let pool = made[0].metadata.labels.as_ref().and_then(|labels| labels.get("karpenter.sh/nodepool"));
+    let pool = &format!("nodepool=\"{}\"", pool.context("a NodeClaim without a NodePool")?);
     let address = word(&controller.line("metrics=", STEP).await?, "metrics=")?;
     let total = |text: &str, name: &str, labels: &[&str]| {
         let samples = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
         let samples = samples.filter(|line| labels.iter().all(|label| line.contains(label)));
         samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
     };
-    let pool = "nodepool=\"general-purpose\"";
-    let cores = [pool, "resource_type=\"cpu\"", "managed=\"true\"", "node_name="];
-    let count = f64::from(u32::try_from(made)?);
+    let cores = ["resource_type=\"cpu\"", "managed=\"true\"", "node_name="];
+    let count = f64::from(u32::try_from(made.len())?);
     let exported = async || {
         let text = reqwest::get(format!("http://{address}/metrics")).await?.text().await?;
-        let created = total(&text, "karpenter_nodeclaims_created_total", &[pool, "reason=\"provisioned\""]);
-        ensure!(created == count, "{created} NodeClaims were created, not {made}");
-        let nodes = total(&text, "karpenter_nodes_created_total", &[pool, "zone=\"westeurope-"]);
+        let created = total(&text, "karpenter_nodeclaims_created_total", &["reason=\"provisioned\"", "nodepool="]);
+        ensure!(created == count, "{created} NodeClaims were created, not {count}");
+        let nodes = total(&text, "karpenter_nodes_created_total", &["nodepool=", "zone=\"westeurope-"]);
         let allocatable = total(&text, "karpenter_nodes_allocatable", &cores);
         let requested = total(&text, "karpenter_nodes_total_pod_requests", &cores);
         let used = total(&text, "karpenter_nodepools_usage", &[pool, "resource_type=\"cpu\""]);
         let allowed = total(&text, "karpenter_nodepools_allowed_disruptions", &[pool, "reason=\"Drifted\""]);
-        let is_whole = nodes == count && allocatable > 0.0 && used >= allocatable && allowed >= 1.0;
+        let is_whole = nodes == count && allocatable > 0.0 && used > 0.0 && allowed >= 1.0;
         let is_right = is_whole && requested > 0.0 && requested <= allocatable;
         if !is_right {
             eprintln!(
