@@ -17,23 +17,30 @@ use std::sync::Arc;
 /// From this time on a node that is not ready counts in an outage.
 const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(60);
 
-/// Most VMs of a NodePool within two hours, once its nodes have failed to come up for an hour with its present template.
+/// Most VMs of a NodePool within two hours, from an hour after the first with its present template that did not come up. What is
+/// launched together before that is one failure.
 const MAX_FAILED_LAUNCHES: usize = 6;
 
 impl World {
     /// Nodes that do not come up are not bought for ever.
     pub(super) fn check_failed_launches(&self) -> Result<(), Violation> {
         let Some(broken_since) = self.truth.kubelets_broken_since else { return Ok(()) };
-        let counts = |(at, pool): &&(Timestamp, Arc<str>)| {
+        let mut launches: BTreeMap<&str, Vec<Timestamp>> = BTreeMap::new();
+        for (at, pool) in self.truth.broken_launches.values() {
             let changed = self.truth.templates_changed.get(pool).copied();
-            let since = broken_since.max(changed.unwrap_or(broken_since)) + SignedDuration::from_hours(1);
-            *at >= since && self.now.duration_since(*at) < SignedDuration::from_hours(2)
-        };
-        let mut by_pool: BTreeMap<&str, usize> = BTreeMap::new();
-        for (_, pool) in self.truth.broken_launches.values().filter(counts) {
-            *by_pool.entry(pool).or_default() += 1;
+            if *at >= changed.map_or(broken_since, |changed| changed.max(broken_since)) {
+                launches.entry(pool).or_default().push(*at);
+            }
         }
-        match by_pool.into_iter().find(|(_, launches)| *launches > MAX_FAILED_LAUNCHES) {
+        let mut by_pool = launches.into_iter().map(|(pool, all)| {
+            let first = all.iter().min().copied().unwrap_or(self.now);
+            let counts = |at: &&Timestamp| {
+                **at >= first + SignedDuration::from_hours(1)
+                    && self.now.duration_since(**at) < SignedDuration::from_hours(2)
+            };
+            (pool, all.iter().filter(counts).count())
+        });
+        match by_pool.find(|(_, launches)| *launches > MAX_FAILED_LAUNCHES) {
             Some((pool, launches)) => Err(self.violation(
                 "failed-launches",
                 format!("{launches} VMs of {pool} in two hours, of nodes that never come up"),
