@@ -132,6 +132,7 @@ impl World {
         let Some(pool) = known.and_then(|claim| claim.spec.pool.as_ref()) else { return Ok(()) };
         let late = NOT_READY_FOR + self.truth.clock_error + self.controller.watches.longest_lag();
         let is_long = |since: Timestamp| self.now.duration_since(since) >= late;
+        let is_late = !self.controller.watches.longest_lag().is_zero();
         let (mut sick, mut all) = (0_usize, 0_usize);
         for node in cluster.nodes().values() {
             let other = node.provider_id.as_ref().and_then(|id| cluster.claim_by_provider_id(id));
@@ -145,7 +146,8 @@ impl World {
             }
             all += 1;
             let is_deleted = other.is_some_and(|other| other.deleting_at.is_some());
-            let is_drained = is_deleted && self.live_pods(node).next().is_none();
+            // To a late watch its last pods have not come yet.
+            let is_drained = is_deleted && (is_late || self.live_pods(node).next().is_none());
             let says_so = |condition: &NodeCondition| {
                 &*condition.kind == "kubernetes.azure.com/NodeHealthy"
                     && condition.status == ConditionStatus::False
