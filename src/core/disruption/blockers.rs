@@ -69,7 +69,7 @@ pub fn disruption_blockers(
     if claim.deleting_at.is_some() && !found.contains(&DisruptionBlocker::BeingDeleted) {
         found.push(DisruptionBlocker::BeingDeleted);
     }
-    let disrupted = DisruptionScope { reason: Some(reason), ..DisruptionScope::of(claim) };
+    let disrupted = DisruptionScope::of(claim, Some(reason));
     found.extend(snapshot.pause.disruption_pause(&disrupted, now).map(DisruptionBlocker::Paused));
     let passes = passes_blockers(claim, reason);
     found.extend(snapshot.pods_on(&node.name).filter_map(|pod| pod_blocker(snapshot, pod, passes, now)));

@@ -72,8 +72,7 @@ pub(super) fn remaining_deletions(
 fn is_going(snapshot: &Snapshot, claim: &Claim, node: Option<&Node>) -> bool {
     // A command on it may be its deletion, of which the watch has not told yet.
     let is_changing = is_in_progress(snapshot, &claim.name);
-    let is_leaving = claim.deleting_at.is_some() || claim.status.forced.is_some();
-    !node.is_some_and(|n| n.ready) || is_leaving || is_changing
+    !node.is_some_and(|n| n.ready) || claim.is_leaving() || is_changing
 }
 
 fn remaining(

@@ -181,8 +181,7 @@ impl<'a, 'p> CandidateFilter<'a, 'p> {
 
     fn standing_node(&self, claim: &'a Arc<Claim>) -> Option<StandingNode<'a>> {
         let Self { snapshot, provision, now, .. } = self;
-        let is_leaving = claim.deleting_at.is_some() || claim.status.forced.is_some();
-        if !claim.is_ours() || is_leaving || is_in_progress(snapshot, &claim.name) {
+        if !claim.is_ours() || claim.is_leaving() || is_in_progress(snapshot, &claim.name) {
             return None;
         }
         let node = snapshot.node_of(claim)?;

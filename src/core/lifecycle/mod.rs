@@ -133,8 +133,7 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
 
 /// A command is running for the NodeClaim of a node.
 fn is_claim_in_progress(snapshot: &Snapshot, node: &NodeName) -> bool {
-    let provider_id = snapshot.nodes().get(node).and_then(|node| node.provider_id.as_ref());
-    let claim = provider_id.and_then(|id| snapshot.claim_by_provider_id(id));
+    let claim = snapshot.nodes().get(node).and_then(|node| snapshot.claim_of(node));
     claim.is_some_and(|claim| snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())))
 }
 

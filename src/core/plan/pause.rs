@@ -4,8 +4,7 @@ use super::command::Command;
 use super::effect::Effect;
 use crate::model::cluster::pod::Pod;
 use crate::model::cluster::pool::DisruptionReason;
-use crate::model::labels::NODEPOOL;
-use crate::model::names::{NodePoolName, ObjectKey};
+use crate::model::names::ObjectKey;
 use crate::model::settings::{DisruptionScope, Pause, PauseSwitch};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
@@ -30,17 +29,14 @@ pub fn disruption_scope(key: &CommandKey, command: Option<&Command>, snapshot: &
     DisruptionScope { pool, reason }
 }
 
-/// Whose disruption the eviction of a pod is. The NodePool of a Node that has lost its NodeClaim is that of its label.
+/// Whose disruption the eviction of a pod is.
 #[must_use]
 pub fn scope_of_pod(pod: &Pod, snapshot: &Snapshot) -> DisruptionScope {
     let Some(node) = pod.node.as_ref().and_then(|name| snapshot.nodes().get(name)) else {
         return DisruptionScope::default();
     };
-    let claim = node.provider_id.as_ref().and_then(|id| snapshot.claim_by_provider_id(id));
-    claim.map_or_else(
-        || DisruptionScope { pool: node.label(NODEPOOL).and_then(|name| NodePoolName::new(name).ok()), reason: None },
-        |claim| DisruptionScope::of(claim),
-    )
+    let reason = snapshot.claim_of(node).and_then(|claim| claim.status.disrupted);
+    DisruptionScope { pool: snapshot.pool_of(node), reason }
 }
 
 fn scope_of_key(pod: &ObjectKey, snapshot: &Snapshot) -> DisruptionScope {
@@ -62,6 +58,7 @@ mod tests {
     use super::*;
     use crate::catalog::CapacityType::OnDemand;
     use crate::fixtures::{cluster, managed, offering, pool, put, running, shape};
+    use crate::model::labels::NODEPOOL;
     use std::sync::Arc;
 
     #[test]

@@ -283,6 +283,12 @@ impl Snapshot {
         self.claims.get(self.index.claim_by_provider.get(provider)?.first()?)
     }
 
+    /// The NodeClaim of a Node; `None` where it has lost it, or never had one.
+    #[must_use]
+    pub fn claim_of(&self, node: &Node) -> Option<&Arc<Claim>> {
+        self.claim_by_provider_id(node.provider_id.as_ref()?)
+    }
+
     /// Learns how many cores Azure sells now.
     pub fn set_quota(&mut self, quota: Option<Arc<Quota>>) {
         let same = match (&self.quota, &quota) {

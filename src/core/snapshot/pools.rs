@@ -2,8 +2,10 @@
 
 use super::Snapshot;
 use super::table::Table;
+use crate::model::cluster::node::Node;
 use crate::model::cluster::pool::{NodeClass, NodePool};
 use crate::model::cluster::status::{InvalidClass, InvalidPool};
+use crate::model::labels::NODEPOOL;
 use crate::model::names::{NodeClassName, NodePoolName};
 use std::sync::Arc;
 
@@ -35,6 +37,13 @@ impl Snapshot {
     #[must_use]
     pub fn is_unreadable_pool(&self, name: &NodePoolName) -> bool {
         self.pools.get(name).is_none() && self.invalid_pools.get(name).is_some()
+    }
+
+    /// The NodePool of a Node: that of its NodeClaim, since a label may have been changed, or else that of its label.
+    #[must_use]
+    pub fn pool_of(&self, node: &Node) -> Option<NodePoolName> {
+        let of_label = || NodePoolName::new(node.label(NODEPOOL)?).ok();
+        self.claim_of(node).map_or_else(of_label, |claim| claim.spec.pool.clone())
     }
 
     /// Adds or replaces a NodePool that cannot be read. The last version that could be stays in use.

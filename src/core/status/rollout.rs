@@ -35,9 +35,7 @@ pub(super) fn nodes_up_to_date(pool: &NodePool, usage: &PoolUsage, reporter: &Re
 /// What holds up drifted nodes.
 fn obstacles(pool: &NodePool, drifted: &[Arc<Claim>], reporter: &Reporter<'_>) -> Vec<String> {
     let Reporter { snapshot, now, .. } = *reporter;
-    let is_leaving = |claim: &Claim| {
-        claim.deleting_at.is_some() || claim.status.disrupted.is_some() || claim.status.forced.is_some()
-    };
+    let is_leaving = |claim: &Claim| claim.is_leaving() || claim.status.disrupted.is_some();
     let (leaving, waiting): (Vec<&Claim>, Vec<&Claim>) =
         drifted.iter().map(|claim| &**claim).partition(|claim| is_leaving(claim));
     let mut blocked: BTreeMap<&str, usize> = BTreeMap::new();

@@ -271,7 +271,7 @@ impl Cluster {
     }
 
     fn drop_startup_taints(&mut self, mut node: Node) {
-        let claim = node.provider_id.as_ref().and_then(|id| self.store.claim_by_provider_id(id));
+        let claim = self.store.claim_of(&node);
         let Some(claim) = claim else { return };
         let startup = &claim.spec.startup_taints;
         let left = without(&node.taints, |t| startup.contains(t));

@@ -84,7 +84,7 @@ impl Launches {
     }
 
     fn joined(&self, state: &Snapshot, node: &Node, daemons: &[Arc<PodShape>]) -> NodeView {
-        let claim = node.provider_id.as_ref().and_then(|id| state.claim_by_provider_id(id));
+        let claim = state.claim_of(node);
         // All taints but its NodePool's go before it is ready.
         let starting = claim.filter(|claim| claim.status.initialized.is_none());
         let of_pool = |taint: &&Taint| starting.is_none_or(|claim| claim.spec.taints.contains(taint));

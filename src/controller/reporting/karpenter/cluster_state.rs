@@ -146,7 +146,7 @@ fn to_float(amount: i64) -> f64 {
 }
 
 fn node_labels(snapshot: &Snapshot, node: &Node) -> Vec<Label> {
-    let is_managed = node.provider_id.as_ref().is_some_and(|id| snapshot.claim_by_provider_id(id).is_some());
+    let is_managed = snapshot.claim_of(node).is_some();
     let value = |key: &str| Arc::from(node.label(key).unwrap_or_default());
     let known = NODE_LABELS.iter().map(|(key, name)| (*name, value(key)));
     let managed = Arc::from(if is_managed { "true" } else { "false" });

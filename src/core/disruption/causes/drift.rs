@@ -77,9 +77,7 @@ impl Drift {
             DriftReason::ImageDrift
         }
     }
-}
 
-impl Drift {
     /// What the replacement of a node waits for that has only drifted by its image or its version.
     #[must_use]
     pub fn maintenance_hold(&self, windows: &MaintenanceWindows, now: Timestamp) -> Option<MaintenanceHold> {

@@ -63,7 +63,7 @@ fn standing(snapshot: &Snapshot) -> impl Iterator<Item = &Arc<Claim>> {
 pub(in crate::disruption) fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
     for claim in standing(snapshot) {
         let Some(Expiry { at }) = Expiry::of(claim) else { continue };
-        let disrupted = DisruptionScope { pool: claim.spec.pool.clone(), reason: None };
+        let disrupted = DisruptionScope::of(claim, None);
         if at > now {
             plan.wake_at(at);
         } else if !is_in_progress(snapshot, &claim.name) && !snapshot.pause.blocks_disruption(&disrupted, now) {

@@ -89,14 +89,9 @@ fn is_marked(claim: &Claim) -> bool {
     claim.is_ours() && claim.status.disrupted.is_some() && claim.deleting_at.is_none()
 }
 
-/// It is being deleted, or is about to be because of its node, which waits for no replacement.
-fn is_leaving(claim: &Claim) -> bool {
-    claim.deleting_at.is_some() || claim.status.forced.is_some()
-}
-
 /// The disruption of a node for this reason is paused: it, and its marks, stay as they are.
 fn is_paused(snapshot: &Snapshot, claim: &Claim, reason: DisruptionReason, now: Timestamp) -> bool {
-    let disrupted = DisruptionScope { pool: claim.spec.pool.clone(), reason: Some(reason) };
+    let disrupted = DisruptionScope::of(claim, Some(reason));
     snapshot.pause.blocks_disruption(&disrupted, now)
 }
 
@@ -104,7 +99,7 @@ fn is_paused(snapshot: &Snapshot, claim: &Claim, reason: DisruptionReason, now: 
 fn is_awaited(claim: &Claim, now: Timestamp) -> bool {
     !claim.spec.replaces.is_empty()
         && claim.is_ours()
-        && !is_leaving(claim)
+        && !claim.is_leaving()
         && claim.status.launch_failed.is_none()
         && (claim.status.initialized.is_some() || claim.created_at + REPLACEMENT_TIMEOUT > now)
 }
@@ -149,7 +144,7 @@ impl Progress<'_> {
     fn step(&mut self, one: &mut Move) -> bool {
         let sources: Vec<&Arc<Claim>> =
             one.sources.iter().filter_map(|s| self.snapshot.claims().get(&s.name)).collect();
-        let left: Vec<&Arc<Claim>> = sources.into_iter().filter(|claim| !is_leaving(claim)).collect();
+        let left: Vec<&Arc<Claim>> = sources.into_iter().filter(|claim| !claim.is_leaving()).collect();
         if left.is_empty() {
             return true;
         }
@@ -215,7 +210,7 @@ impl Progress<'_> {
         let mut are_ready = true;
         for name in &one.replacements {
             match self.snapshot.claims().get(name) {
-                Some(claim) if is_leaving(claim) || claim.status.launch_failed.is_some() => return true,
+                Some(claim) if claim.is_leaving() || claim.status.launch_failed.is_some() => return true,
                 Some(claim) => are_ready &= self.is_ready(claim),
                 None => {
                     let due = one.since + CREATION_TIMEOUT;

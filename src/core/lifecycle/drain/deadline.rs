@@ -47,7 +47,7 @@ impl ClaimReconciler<'_> {
     /// time to end also where nothing could be decided around the deadline.
     pub(super) fn forced_at(&mut self, claim: &Claim, pods: &[Arc<Pod>]) -> Option<Timestamp> {
         let deadline = claim.drain_deadline()?;
-        if self.snapshot.pause.blocks_disruption(&DisruptionScope::of(claim), self.now) {
+        if self.snapshot.pause.blocks_disruption(&DisruptionScope::of(claim, claim.status.disrupted), self.now) {
             self.memory.expiring_since.remove(&claim.name);
             return None;
         }

@@ -67,7 +67,7 @@ pub(in crate::lifecycle) fn is_in_use(snapshot: &Snapshot, node: &Node, now: Tim
     if node.deleting_at.is_some() {
         return false;
     }
-    match node.provider_id.as_ref().and_then(|id| snapshot.claim_by_provider_id(id)) {
+    match snapshot.claim_of(node) {
         Some(claim) => claim.status.initialized.is_some() && !is_drained(snapshot, claim, node, now),
         None => now.duration_since(node.created_at) >= JOINING,
     }

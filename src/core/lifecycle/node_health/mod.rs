@@ -128,7 +128,7 @@ impl ClaimReconciler<'_> {
 
     /// A pause of a reason of budgets is none of these reasons.
     fn is_paused(&self, claim: &Claim) -> bool {
-        let disrupted = DisruptionScope { pool: claim.spec.pool.clone(), reason: None };
+        let disrupted = DisruptionScope::of(claim, None);
         self.snapshot.pause.blocks_disruption(&disrupted, self.now)
     }
 

@@ -74,19 +74,20 @@ pub(super) fn seen(rule: &NodeHealthRule, node: &Node, tainted: &TaintedSince, n
 
 /// The reason or the message of a condition begins with one of these.
 fn has_word(condition: &NodeCondition, words: &[Arc<str>]) -> bool {
-    let begins = |text: &str| words.iter().any(|word| begins_with(text, word));
-    begins(&condition.reason) || begins(&condition.message)
+    words.iter().any(|word| begins_with(condition, word))
 }
 
 /// Azure announces the eviction of a spot VM.
 fn is_preemption(condition: &NodeCondition) -> bool {
     match &*condition.kind {
         PREEMPTION_SCHEDULED => true,
-        VM_EVENT_SCHEDULED => has_word(condition, &[Arc::from(PREEMPT)]),
+        VM_EVENT_SCHEDULED => begins_with(condition, PREEMPT),
         _ => false,
     }
 }
 
-fn begins_with(text: &str, word: &str) -> bool {
-    text.get(..word.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(word))
+/// The reason or the message of a condition begins with this word, in any case.
+fn begins_with(condition: &NodeCondition, word: &str) -> bool {
+    let begins = |text: &str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    begins(&condition.reason) || begins(&condition.message)
 }

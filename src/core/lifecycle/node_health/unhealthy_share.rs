@@ -3,7 +3,6 @@
 use crate::lifecycle::lost_node::{MAX_UNREADY_PERCENT, NodeOutage, is_in_use};
 use crate::model::cluster::claim::{Claim, ForcefulReason};
 use crate::model::cluster::node::Node;
-use crate::model::labels::NODEPOOL;
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
@@ -130,8 +129,7 @@ pub(in crate::lifecycle) struct UnhealthyShares {
 
 impl UnhealthyShares {
     /// Counts the nodes that are in use, by what they show and which are being repaired, and those that were repaired lately and
-    /// are not in use any more. NodePools are those of the NodeClaims, since a label may have been changed; of a Node that has lost
-    /// its NodeClaim the label says it.
+    /// are not in use any more.
     pub(super) fn of(
         snapshot: &Snapshot,
         repairs: &RecentRepairs,
@@ -141,12 +139,9 @@ impl UnhealthyShares {
         let mut found = Self::default();
         let mut counted = BTreeSet::new();
         for node in snapshot.nodes().values().filter(|node| is_in_use(snapshot, node, now)) {
-            let claim =
-                node.provider_id.as_ref().and_then(|id| snapshot.claim_by_provider_id(id)).map(|claim| &**claim);
+            let claim = snapshot.claim_of(node).map(|claim| &**claim);
             let is_repaired = claim.is_some_and(|claim| repairs.0.contains_key(&claim.name));
-            let of_label = || node.label(NODEPOOL).and_then(|name| NodePoolName::new(name).ok());
-            let pool = claim.map_or_else(of_label, |claim| claim.spec.pool.clone());
-            found.count(pool, 1, is_repaired || is_unhealthy(node, claim));
+            found.count(snapshot.pool_of(node), 1, is_repaired || is_unhealthy(node, claim));
             counted.extend(claim.map(|claim| &claim.name));
         }
         for (_, repair) in repairs.0.iter().filter(|(name, _)| !counted.contains(name)) {

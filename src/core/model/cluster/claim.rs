@@ -297,6 +297,12 @@ impl Claim {
         of_spec.into_iter().chain(self.termination_at).min()
     }
 
+    /// It is being deleted, or is about to be because of its node, which waits for no replacement.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.deleting_at.is_some() || self.status.forced.is_some()
+    }
+
     /// We launched it, or are about to: it has our plan or our intent. Karpenter's claims carry neither, though
     /// the same finalizer, and are Karpenter's to look after.
     #[must_use]

@@ -60,10 +60,10 @@ impl DisruptionScope {
         Self { pool: Some(pool.clone()), reason: Some(reason) }
     }
 
-    /// The disruption of the node of a NodeClaim, for the reason that is written on it.
+    /// The disruption of the node of a NodeClaim for a reason; `None` is one that budgets do not have.
     #[must_use]
-    pub fn of(claim: &Claim) -> Self {
-        Self { pool: claim.spec.pool.clone(), reason: claim.status.disrupted }
+    pub fn of(claim: &Claim, reason: Option<DisruptionReason>) -> Self {
+        Self { pool: claim.spec.pool.clone(), reason }
     }
 
     /// True where this, of a key, is about the disruption of a node.

@@ -179,7 +179,7 @@ impl World {
     fn nodes_in_use(&self) -> Vec<Arc<Node>> {
         let cluster = self.cluster.state();
         let in_use = |node: &&Arc<Node>| {
-            let claim = node.provider_id.as_ref().and_then(|id| cluster.claim_by_provider_id(id));
+            let claim = cluster.claim_of(node);
             claim.is_some_and(|claim| claim.status.initialized.is_some())
         };
         cluster.nodes().values().filter(in_use).cloned().collect()

@@ -135,7 +135,7 @@ impl World {
         let is_late = !self.controller.watches.longest_lag().is_zero();
         let (mut sick, mut all) = (0_usize, 0_usize);
         for node in cluster.nodes().values() {
-            let other = node.provider_id.as_ref().and_then(|id| cluster.claim_by_provider_id(id));
+            let other = cluster.claim_of(node);
             // As in Karpenter, a Node that has lost its NodeClaim counts too.
             let is_of_pool = other.map_or_else(
                 || node.label(labels::NODEPOOL) == Some(pool.as_str()),
@@ -168,7 +168,7 @@ impl World {
     fn outage(&self) -> Option<String> {
         let cluster = self.cluster.state();
         let counts = |node: &&Arc<Node>| {
-            let claim = node.provider_id.as_ref().and_then(|id| cluster.claim_by_provider_id(id));
+            let claim = cluster.claim_of(node);
             let has_ended = claim.is_some_and(|c| c.deleting_at.is_some()) && self.live_pods(node).next().is_none();
             let is_long =
                 !node.ready && self.now.duration_since(node.ready_since) >= NOT_READY_FOR + self.truth.clock_error;
