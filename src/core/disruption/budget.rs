@@ -13,6 +13,7 @@ use crate::model::labels::TAINT_DISRUPTED;
 use crate::model::settings::DisruptionScope;
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
+use std::sync::Arc;
 
 /// How many nodes out of `total` the budgets allow to be disrupted for a reason; `u32::MAX` where none applies.
 #[must_use]
@@ -52,10 +53,22 @@ fn node_count(nodes: BudgetNodes, total: u32) -> u32 {
 /// How many disruptions the pool's budgets still allow for a reason; `u32::MAX` where none applies, and none while they are paused.
 #[must_use]
 pub fn remaining_disruptions(snapshot: &Snapshot, pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> u32 {
-    let is_replaced = |node: &Node| node.is_tainted(TAINT_DISRUPTED);
     remaining(snapshot, (pool, reason, now), |claim, node| {
         is_going(snapshot, claim, node) || node.is_some_and(is_replaced)
     })
+}
+
+/// How many nodes of a pool count against its budgets: going, not ready or being replaced.
+pub(super) fn counted_nodes(snapshot: &Snapshot, pool: &NodePool) -> u32 {
+    let counts = |claim: &&Arc<Claim>| {
+        let node = snapshot.node_of(claim).map(|node| &**node);
+        is_going(snapshot, claim, node) || node.is_some_and(is_replaced)
+    };
+    u32::try_from(initialized(snapshot, pool).filter(counts).count()).unwrap_or(u32::MAX)
+}
+
+fn is_replaced(node: &Node) -> bool {
+    node.is_tainted(TAINT_DISRUPTED)
 }
 
 /// How many nodes that are being replaced may be deleted now: as above, but those that still wait for their replacement
@@ -67,6 +80,16 @@ pub(super) fn remaining_deletions(
     now: Timestamp,
 ) -> u32 {
     remaining(snapshot, (pool, reason, now), |claim, node| is_going(snapshot, claim, node))
+}
+
+/// How many nodes of a pool count in percentages of its budgets.
+pub(super) fn initialized_nodes(snapshot: &Snapshot, pool: &NodePool) -> u32 {
+    u32::try_from(initialized(snapshot, pool).count()).unwrap_or(u32::MAX)
+}
+
+fn initialized<'a>(snapshot: &'a Snapshot, pool: &'a NodePool) -> impl Iterator<Item = &'a Arc<Claim>> {
+    let of_pool = snapshot.claims().values().filter(|claim| claim.spec.pool.as_ref() == Some(&pool.name));
+    of_pool.filter(|claim| claim.status.initialized.is_some())
 }
 
 fn is_going(snapshot: &Snapshot, claim: &Claim, node: Option<&Node>) -> bool {
@@ -84,10 +107,7 @@ fn remaining(
         return 0;
     }
     let (mut total, mut consumed) = (0, 0);
-    for claim in snapshot.claims().values().filter(|c| c.spec.pool.as_ref() == Some(&pool.name)) {
-        if claim.status.initialized.is_none() {
-            continue;
-        }
+    for claim in initialized(snapshot, pool) {
         total += 1;
         let node = snapshot.node_of(claim);
         consumed += u32::from(counts(claim, node.map(|node| &**node)));
@@ -99,7 +119,6 @@ fn remaining(
 mod tests {
     use super::*;
     use jiff::SignedDuration;
-    use std::sync::Arc;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()

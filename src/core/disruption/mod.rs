@@ -11,6 +11,7 @@ pub mod budget_calendar;
 mod candidate;
 mod causes;
 mod moves;
+mod outlook;
 
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
@@ -32,6 +33,7 @@ pub use causes::{Drift, DriftDetector, DriftReason, Expiry, ReplacementCause};
 use causes::{delete_expired, expiring, record_drift};
 use jiff::{SignedDuration, Timestamp};
 use moves::{MoveMemory, Outdated, Search, consolidate, continue_moves, replace_outdated};
+pub use outlook::{NextMove, NodeOutlook, Obstacle, Outlook, OutlookInput, Source, outlook};
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,10 +3,16 @@
 //! Counted by the minute, the resolution of schedules and durations. If all schedules are weekly, one week suffices;
 //! otherwise four years are counted, so that a 29 February is included.
 
+mod forecast;
+mod roll;
+mod spans;
+
 use crate::model::cluster::pool::{Budget, DisruptionReason};
 use crate::model::cron::{CronFields, ScheduleError};
+pub use forecast::{NodeExpiry, PoolForecast, RollForecast, forecast};
 use jiff::civil::Date;
 use jiff::{SignedDuration, ToSpan};
+pub use spans::{AllowedSpan, CALENDAR, allowed_spans};
 
 /// Minutes of a day.
 const DAY: u32 = 24 * 60;

@@ -1,5 +1,6 @@
 //! The calendar against a walk of every minute, and against the hits of a schedule.
 
+use super::roll::{RollNodes, roll_end};
 use super::*;
 use crate::model::cluster::pool::BudgetNodes;
 use crate::model::cron::Schedule;
@@ -180,4 +181,98 @@ fn schedules_know_their_days_and_minutes() {
     }
     let minutes: Vec<u32> = CronFields::parse("*/30 1,23 * * *").unwrap().minutes_of_day().collect();
     assert_eq!(minutes, [60, 90, 1380, 1410]);
+}
+
+/// The minutes of ten days by asking the budgets at each.
+#[test]
+fn spans_are_what_the_budgets_allow_at_every_minute() {
+    let budgets = [
+        budget(0, None, Some(("0 8 * * 1-5", 600))),
+        budget(2, Some(vec![DisruptionReason::Drifted]), Some(("*/15 * * * *", 5))),
+        budget(5, None, Some(("30 23 31 * *", 3_000))),
+    ];
+    let start: Timestamp = "2026-08-26T07:59:00Z".parse().unwrap();
+    let at = |minute: i64| start + SignedDuration::from_mins(minute);
+    for reason in REASONS {
+        let spans = allowed_spans(&budgets, 10, reason, (start, at(14_400)));
+        assert_eq!((spans[0].from, spans.last().unwrap().until), (start, at(14_400)));
+        assert!(spans.windows(2).all(|two| two[0].until == two[1].from && two[0].allowed != two[1].allowed));
+        let mut left = spans.iter().peekable();
+        for minute in 0..14_400 {
+            while left.peek().is_some_and(|span| span.until <= at(minute)) {
+                left.next();
+            }
+            let expected = crate::disruption::allowed_disruptions(&budgets, 10, reason, at(minute));
+            assert_eq!(left.peek().unwrap().allowed, expected, "{reason:?} at {}", at(minute));
+        }
+    }
+}
+
+#[test]
+fn budgets_that_change_every_minute_or_cannot_be_read_end_the_search() {
+    let start: Timestamp = "2026-08-03T00:00:00Z".parse().unwrap();
+    let until = start + CALENDAR;
+    let short =
+        Budget { window: Some((Arc::from("* * * * *"), SignedDuration::from_secs(30))), ..budget(0, None, None) };
+    let spans = allowed_spans(&[short], 10, DisruptionReason::Empty, (start, until));
+    assert_eq!(spans.len(), 30 * 24 * 60);
+    let unreadable = budget(3, None, Some(("every day", 60)));
+    let spans = allowed_spans(&[unreadable], 10, DisruptionReason::Empty, (start, until));
+    assert_eq!(spans, [AllowedSpan { from: start, until, allowed: 0 }]);
+}
+
+/// Every node takes a time of its own; one begins as soon as fewer are on their way than are allowed.
+fn replay(spans: &[AllowedSpan], times: &[SignedDuration]) -> Option<Timestamp> {
+    let (mut ends, mut waiting): (Vec<Timestamp>, _) = (Vec::new(), times.iter());
+    for span in spans {
+        let mut at = span.from;
+        while at < span.until {
+            let running = ends.iter().filter(|end| **end > at).count();
+            match waiting.as_slice() {
+                [] => return ends.into_iter().max(),
+                _ if running < span.allowed as usize => ends.push(at + *waiting.next()?),
+                _ => at += SignedDuration::from_mins(1),
+            }
+        }
+    }
+    waiting.as_slice().is_empty().then(|| ends.into_iter().max())?
+}
+
+proptest! {
+    #[test]
+    fn a_roll_ends_between_its_bounds(
+        hour in 0..24_i64,
+        length in 1..20_i64,
+        allowed in 1..4_u32,
+        times in prop::collection::vec(3..40_i64, 1..30),
+    ) {
+        let start: Timestamp = "2026-08-03T00:00:00Z".parse().unwrap();
+        let schedule = format!("0 {hour} * * *");
+        let budgets = [budget(0, None, Some((&schedule, length * 60))), budget(allowed, None, None)];
+        let until = start + SignedDuration::from_hours(14 * 24);
+        let spans = allowed_spans(&budgets, 30, DisruptionReason::Drifted, (start, until));
+        let minutes: Vec<SignedDuration> = times.iter().map(|time| SignedDuration::from_mins(*time)).collect();
+        let end = replay(&spans, &minutes);
+        let nodes = u32::try_from(times.len()).unwrap();
+        let bound = |minutes| roll_end(&spans, RollNodes { nodes, going: 0 }, SignedDuration::from_mins(minutes));
+        let (earliest, latest) = (bound(3), bound(40));
+        prop_assert!(earliest.is_some() && earliest <= end, "{earliest:?} {end:?}");
+        prop_assert!(latest.is_none() || end <= latest, "{end:?} {latest:?}");
+    }
+}
+
+#[test]
+fn a_roll_that_no_budget_allows_never_ends() {
+    let start: Timestamp = "2026-08-03T00:00:00Z".parse().unwrap();
+    let spans = allowed_spans(&[budget(0, None, None)], 9, DisruptionReason::Drifted, (start, start + CALENDAR));
+    let each = SignedDuration::from_mins(3);
+    assert_eq!(roll_end(&spans, RollNodes { nodes: 1, going: 0 }, each), None);
+    let free = allowed_spans(&[], 9, DisruptionReason::Drifted, (start, start + CALENDAR));
+    assert_eq!(roll_end(&free, RollNodes { nodes: 9, going: 2 }, each), Some(start + each));
+    let single = allowed_spans(&[budget(1, None, None)], 9, DisruptionReason::Drifted, (start, start + CALENDAR));
+    assert_eq!(
+        roll_end(&single, RollNodes { nodes: 2, going: 1 }, each),
+        Some(start + each * 3),
+        "one after the other"
+    );
 }

@@ -89,6 +89,7 @@ impl Pass<'_, '_, '_> {
         if !self.may_launch(&component.new_nodes, reason) {
             return false;
         }
+        let worth_from = component.worth_from(self.search.now);
         let old: Vec<&str> = component.sources.iter().map(|source| source.node.name.as_str()).collect();
         let mut drafts = Vec::new();
         for (i, node) in component.new_nodes.into_iter().enumerate() {
@@ -108,7 +109,7 @@ impl Pass<'_, '_, '_> {
         }
         let sources: Vec<_> = component.sources.iter().map(|source| source.claim.reference()).collect();
         let Some(first) = sources.first().map(|source| source.name.clone()) else { return false };
-        let one = Move { sources, reason, drafts, replacements: Vec::new(), since: self.search.now };
+        let one = Move { sources, reason, drafts, replacements: Vec::new(), since: self.search.now, worth_from };
         self.memory.moves.insert(first, one);
         true
     }

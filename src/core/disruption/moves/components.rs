@@ -11,7 +11,7 @@ use crate::catalog::CapacityType;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::names::ObjectKey;
 use crate::scheduling::{AvailableOfferings, NewNode, SchedulingResult, Target};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A spot node is only replaced by spot where at least this many cheaper sizes are on offer, as in Karpenter: fewer
@@ -192,6 +192,14 @@ impl Component<'_, '_> {
     /// any time.
     pub(super) fn pays_back_after(&self) -> Option<SignedDuration> {
         self.pays_back_after_if(self.is_by_cheaper_type())
+    }
+
+    /// Since when it has been worth what it costs, if it is; all that changes without an event is for how long nothing has.
+    pub(super) fn worth_from(&self, now: Timestamp) -> Option<Timestamp> {
+        let longer = self.quiet_for() - self.pays_back_after()?;
+        // Whole seconds, as times are shown; not sooner.
+        let since = now.checked_sub(SignedDuration::from_secs(longer.as_secs())).ok();
+        since.filter(|_| !longer.is_negative())
     }
 
     fn pays_back_after_if(&self, is_by_cheaper_type: bool) -> Option<SignedDuration> {

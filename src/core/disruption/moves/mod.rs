@@ -29,11 +29,11 @@ use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 pub(super) use outdated::{Outdated, replace_outdated};
 pub(super) use progress::continue_moves;
-pub(super) use search::{Candidates, Search, consolidate};
+pub(super) use search::{Candidates, Search, consolidate, deletion_worth_from};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A replacement that is not ready after this time has failed; the old nodes are kept.
-const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
+pub(super) const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 /// A NodeClaim that is not to be seen so long after its creation was requested was not created.
 const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(1);
 /// A write has taken effect and is to be seen so long after it was requested, also by an earlier run: kube-apiserver ends
@@ -50,6 +50,8 @@ pub(super) struct MoveMemory {
     worth_at: Option<Timestamp>,
     /// A budget keeps some of them.
     is_blocked: bool,
+    /// In the last pass nothing was looked for, since pods waited for a node that is not launched yet.
+    pub(super) awaits_launch: bool,
     /// Replacements that have been found and must hold. If lost, they must be found again.
     findings: Vec<Finding>,
     /// Moves with replacements that are carried out, by the first of their sources. They are durable: the sources carry
@@ -77,20 +79,27 @@ struct Finding {
 
 /// A move with replacements that is carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Move {
+pub(super) struct Move {
     /// What is deleted at its end.
-    sources: Vec<ClaimRef>,
+    pub(super) sources: Vec<ClaimRef>,
     /// Why.
     reason: DisruptionReason,
     /// What is created once the sources are marked, with the reason for people; empty once it is.
-    drafts: Vec<(ClaimDraft, String)>,
+    pub(super) drafts: Vec<(ClaimDraft, String)>,
     /// The replacements.
     replacements: Vec<ClaimName>,
     /// When it began, or was found after a restart.
     since: Timestamp,
+    /// Since when it has been worth what it costs, where it must be.
+    pub(super) worth_from: Option<Timestamp>,
 }
 
 impl MoveMemory {
+    /// The move of which a node is a source.
+    pub(super) fn move_of(&self, claim: &ClaimName) -> Option<&Move> {
+        self.moves.values().find(|one| one.sources.iter().any(|source| source.name == *claim))
+    }
+
     /// True while a node is of a move, or is still to be unmarked after one: it is not disrupted otherwise.
     pub(super) fn holds(&self, claim: &Claim) -> bool {
         self.involves(&claim.name) || claim.status.disrupted.is_some()

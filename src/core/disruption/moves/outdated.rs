@@ -61,7 +61,9 @@ pub(in crate::disruption) fn replace_outdated(
         return false;
     }
     plan.wake_at(search.now + search.settings.disruption_poll_interval);
-    let Some(simulation) = search.simulation(leaving) else { return false };
+    let simulation = search.simulation(leaving);
+    memory.awaits_launch = simulation.is_none();
+    let Some(simulation) = simulation else { return false };
     Pass::new(search, simulation, memory, budgets, plan).replace(&allowed, reason, causes)
 }
 

@@ -66,6 +66,7 @@ fn adopt(snapshot: &Snapshot, memory: &mut MoveMemory, now: Timestamp) {
             drafts: Vec::new(),
             replacements: Vec::new(),
             since: replacement.created_at,
+            worth_from: None,
         });
         // Without one of them, the others have no room for all pods: it fails.
         for name in std::iter::once(&replacement.name).chain(&replacement.spec.replaces_with) {

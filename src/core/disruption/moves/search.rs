@@ -83,6 +83,7 @@ pub(in crate::disruption) fn consolidate(
     let leaving = nodes_being_deleted(candidates.empty, plan);
     let simulation = search.simulation(leaving).filter(|_| !is_unsettled);
     // What has been found is simulated again before it is carried out, however long this lasts.
+    memory.awaits_launch = simulation.is_none();
     let Some(simulation) = simulation else { return plan.wake_at(now + search.settings.disruption_poll_interval) };
     Pass::new(search, simulation, memory, budgets, plan).run(movable, later);
 }
@@ -325,6 +326,11 @@ pub(super) fn each<'c, 'a>(candidates: Vec<&'c Candidate<'a>>) -> Vec<Vec<&'c Ca
 /// True when it is worth it to delete a node, and move its pods to others.
 pub(super) fn pays_back(candidate: &Candidate<'_>) -> bool {
     deletion(candidate).pays_back()
+}
+
+/// Since when it has been worth it to delete a node; `None` if it is not yet.
+pub(in crate::disruption) fn deletion_worth_from(candidate: &Candidate<'_>, now: Timestamp) -> Option<Timestamp> {
+    deletion(candidate).worth_from(now)
 }
 
 fn deletion<'c, 'a>(candidate: &'c Candidate<'a>) -> Component<'c, 'a> {

@@ -2,6 +2,8 @@
 
 use super::*;
 use jiff::tz::Offset;
+use napkeeper_core::disruption::budget_calendar::forecast;
+use napkeeper_core::disruption::{OutlookInput, outlook};
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::status::ConditionType;
 use napkeeper_core::model::names::NodeName;
@@ -59,6 +61,50 @@ fn a_changed_label_rolls_through_the_budget_and_moves_each_pod_once() {
         assert!(drifted >= before, "seed {seed}: {drifted} deleted by drift");
         assert!((1..=3).contains(&most_going), "seed {seed}: {most_going} at once");
         assert!(evictions <= 30, "seed {seed}: {evictions} evictions of 20 pods");
+    }
+}
+
+/// What is told beforehand against what then comes: the NodePool may only be disrupted in every second hour.
+#[test]
+fn a_roll_ends_within_its_forecast_and_begins_with_the_nodes_that_were_told() {
+    for seed in 0..4 {
+        let mut setup = relabelled(seed);
+        let closed = (Arc::from("0 */2 * * *"), SignedDuration::from_hours(1));
+        let budgets = &mut setup.manifests.pools[0].disruption.budgets;
+        budgets.push(Budget { nodes: BudgetNodes::Count(0), reasons: None, window: Some(closed) });
+        setup.manifests.pools[0].termination_grace_period = Some(SignedDuration::from_mins(10));
+        let mut world = World::new(catalog(), setup).unwrap();
+        let start = world.now();
+        world.run_until(start + SignedDuration::from_mins(60)).unwrap();
+        let before: BTreeSet<NodeName> = nodes(&world).iter().map(|node| node.name.clone()).collect();
+        world.run_until(start + SignedDuration::from_secs(3_602)).unwrap();
+        let (now, snapshot) = (world.now(), world.controller.inner.snapshot());
+        let pool = snapshot.pools().values().next().unwrap();
+        let roll = forecast(snapshot, &world.settings, pool, (now, now + SignedDuration::from_hours(48))).roll.unwrap();
+        let provision = Default::default();
+        let input = OutlookInput { snapshot, provision: &provision, settings: &world.settings, now, seed: 1 };
+        let told = outlook(input).moves;
+        assert_eq!(roll.nodes as usize, before.len());
+        let nodes_of = |now: bool| {
+            let moves = told.iter().filter(move |one| one.obstacles.is_empty() == now);
+            moves.flat_map(|one| &one.sources).filter_map(|source| source.node.clone()).collect::<BTreeSet<_>>()
+        };
+        let first = nodes_of(true);
+        assert_eq!((first.len(), first.union(&nodes_of(false)).count()), (3, before.len()), "seed {seed}: {told:#?}");
+        let (mut begun, mut end) = (BTreeSet::new(), None);
+        for minute in 61..24 * 60 {
+            world.run_until(start + SignedDuration::from_mins(minute)).unwrap();
+            let is_going = |node: &&&Node| node.deleting_at.is_some() || node.is_tainted(labels::TAINT_DISRUPTED);
+            if begun.is_empty() {
+                begun.extend(nodes(&world).iter().filter(is_going).map(|node| node.name.clone()));
+            }
+            if left(&world, &before) == 0 {
+                end = Some(world.now());
+                break;
+            }
+        }
+        assert_eq!(begun, first, "seed {seed}");
+        assert!(roll.earliest <= end && end.is_some() && end <= roll.latest, "seed {seed}: {end:?} not in {roll:?}");
     }
 }
 
