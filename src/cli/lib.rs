@@ -7,6 +7,7 @@ mod azure_sim;
 mod certificates;
 mod completion;
 mod controller;
+mod disruption;
 mod explain;
 mod log_args;
 mod man;
@@ -35,6 +36,7 @@ Examples:
   kustomize build . | napkeeper validate -
   napkeeper rules NK1013                 what a rule means
   napkeeper explain pod web-0 -n shop    where a pod would be scheduled, or why it cannot be
+  napkeeper disruption                   which nodes are replaced or removed next, and what they wait for
   napkeeper audit                        orphaned resources in the node resource group
 
 Exit codes: 0 success, 1 findings, 2 error (bad input or I/O).";
@@ -57,6 +59,7 @@ enum Command {
     Certificates(certificates::Args),
     Completion(completion::Args),
     Controller(controller::Args),
+    Disruption(disruption::Args),
     Explain(explain::Args),
     Man(man::Args),
     Rules(rules::Args),
@@ -90,6 +93,7 @@ pub fn run() -> ExitCode {
         Command::Certificates(args) => certificates::run(args),
         Command::Completion(args) => completion::run(args),
         Command::Controller(args) => controller::run(args),
+        Command::Disruption(args) => disruption::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Man(args) => man::run(args),
         Command::Rules(args) => rules::run(args),

@@ -323,9 +323,7 @@ fn join(options: &Options, cluster: &ClusterConfig) -> Result<Option<Join>> {
 /// What nodes are made from by the configuration. Where AKS makes them, it chooses their image and subnet.
 fn configured_node_base(options: &Options, cluster: &ClusterConfig) -> Result<NodeBase> {
     let nodes = cluster.nodes.as_ref().filter(|_| options.machines.is_none());
-    let vms = nodes.map(config_file::vm_settings).transpose()?;
-    let (image, subnet) = vms.map(|vms| (vms.image, vms.subnet)).unzip();
-    Ok(NodeBase { image, subnet, kubernetes_version: None })
+    config_file::node_base(nodes)
 }
 
 fn azure(options: &Options, cluster: &ClusterConfig) -> Result<Azure> {

@@ -1,10 +1,12 @@
 //! `napkeeper explain`: explains decisions.
 
+pub(crate) mod budgets;
 mod cluster;
 mod files;
 mod node;
 mod pod;
 mod pod_query;
+pub(crate) mod source;
 mod state;
 
 use super::Outcome;

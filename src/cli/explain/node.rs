@@ -1,18 +1,14 @@
 //! `napkeeper explain node`: explains what becomes of a node.
 
-use super::cluster;
-use super::state::CatalogSources;
+use super::budgets::BudgetsLeft;
+use super::source::ClusterArgs;
 use crate::Outcome;
 use crate::output::style::{BOLD, DIM};
 use crate::output::{self, OutputFormat, TextAndJson, first_names, one_line};
 use anyhow::{Context, bail};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::types::duration::format as lasting;
-use napkeeper_core::catalog::Catalog;
-use napkeeper_core::catalog::live::PriceSheet;
-use napkeeper_core::disruption::{
-    DisruptionBlocker, Drift, DriftDetector, Expiry, budget_left, disruption_blockers, quiet_since,
-};
+use napkeeper_core::disruption::{DisruptionBlocker, Drift, DriftDetector, Expiry, disruption_blockers, quiet_since};
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::pool::{DisruptionReason, NodePool};
 use napkeeper_core::model::settings::DEFAULT_EXPIRY_LEAD;
@@ -20,7 +16,6 @@ use napkeeper_core::model::support::spelling::nearest;
 use napkeeper_core::snapshot::Snapshot;
 use serde_json::{Value, json};
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 const EXAMPLES: &str = "\
@@ -40,46 +35,18 @@ pub(super) struct Args {
     /// Name of a Node or a NodeClaim.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Output of `kubectl get -o json` instead of the cluster: a file, or a folder of files.
-    #[arg(long, value_name = "PATH", conflicts_with = "kubeconfig")]
-    from: Option<PathBuf>,
-    /// Kubeconfig [default: the pod's service account, else the user's kubeconfig].
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Azure region, overrides that of the nodes.
-    #[arg(long, value_name = "REGION")]
-    region: Option<String>,
-    /// File with the ConfigMap napkeeper-facts: the subscription's sizes.
-    #[arg(long, value_name = "FILE")]
-    facts: Option<PathBuf>,
-    /// Namespace of the ConfigMaps napkeeper-facts and napkeeper-pause in the cluster.
-    #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
-    facts_namespace: String,
+    #[command(flatten)]
+    cluster: ClusterArgs,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
     output: OutputFormat,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let (snapshot, from) = snapshot(args)?;
+    let (snapshot, from) = args.cluster.read(None)?;
     let claim = find(&args.name, &snapshot, &from)?;
     output::print(args.output, &NodeReport::new(&snapshot, claim, Timestamp::now()))?;
     Ok(Outcome::Fine)
-}
-
-/// The objects, saved or live, and where they are from.
-fn snapshot(args: &Args) -> anyhow::Result<(Snapshot, String)> {
-    let catalog = Catalog::embedded()?;
-    let region = args.region.as_deref().map(|text| catalog.find_region(text)).transpose()?;
-    let given = args.facts.as_deref().map(crate::published_facts::read).transpose()?.map(|(published, _)| published);
-    let (saved, kubeconfig) = (args.from.as_deref(), args.kubeconfig.as_deref());
-    let (mut listed, from) = cluster::read(saved, kubeconfig, &args.facts_namespace, cluster::kinds_of_nodes())?;
-    let published = given.or_else(|| listed.published.take());
-    let sheet = PriceSheet::default();
-    let sources = CatalogSources { catalog: &catalog, region: region.as_ref(), published, sheet: &sheet };
-    let mut snapshot = listed.snapshot;
-    sources.add_to(&mut snapshot, Timestamp::now())?;
-    Ok((snapshot, from))
 }
 
 /// The NodeClaim of a name, or of the Node of a name.
@@ -113,8 +80,7 @@ struct NodeReport<'s> {
     /// From when on it is replaced because it expires, and when it does.
     expiry: Option<(Timestamp, Expiry)>,
     blockers: Vec<DisruptionBlocker>,
-    /// How many more nodes of its NodePool may be disrupted now; `u32::MAX` is any number.
-    budgets: Vec<(DisruptionReason, u32)>,
+    budgets: BudgetsLeft,
     now: Timestamp,
 }
 
@@ -124,17 +90,13 @@ impl<'s> NodeReport<'s> {
         let drift = pool.and_then(|pool| DriftDetector::new(pool, snapshot, now).drift_of(claim));
         let has_drifted = drift.is_some() || claim.status.drifted.is_some();
         let reason = if has_drifted { DisruptionReason::Drifted } else { DisruptionReason::Underutilized };
-        let left = |pool: &NodePool| {
-            let left = |reason| (reason, budget_left(snapshot, pool, reason, now));
-            [DisruptionReason::Drifted, DisruptionReason::Underutilized, DisruptionReason::Empty].map(left).to_vec()
-        };
         Self {
             claim,
             pool,
             drift,
             expiry: Expiry::replaced_from(claim, DEFAULT_EXPIRY_LEAD, now),
             blockers: disruption_blockers(snapshot, claim, reason, now),
-            budgets: pool.map(left).unwrap_or_default(),
+            budgets: pool.map(|pool| BudgetsLeft::of(snapshot, pool, now)).unwrap_or_default(),
             now,
         }
     }
@@ -199,14 +161,6 @@ impl<'s> NodeReport<'s> {
             lasting(after)
         ))
     }
-
-    fn budget_text(&self) -> String {
-        let left = |(reason, left): &(DisruptionReason, u32)| match *left {
-            u32::MAX => format!("{}: any number", reason.as_str()),
-            left => format!("{}: {left} more", reason.as_str()),
-        };
-        self.budgets.iter().map(left).collect::<Vec<_>>().join(", ")
-    }
 }
 
 impl TextAndJson for NodeReport<'_> {
@@ -229,7 +183,7 @@ impl TextAndJson for NodeReport<'_> {
             line("", &format!("and {more} more"))?;
         }
         if !self.budgets.is_empty() {
-            line("budgets now", &self.budget_text())?;
+            line("budgets now", &self.budgets.to_string())?;
         }
         Ok(())
     }
@@ -244,9 +198,6 @@ impl TextAndJson for NodeReport<'_> {
                 "changes": self.drifted().into_iter().skip(1).collect::<Vec<_>>(),
             })
         });
-        let left = |(reason, left): &(DisruptionReason, u32)| {
-            (reason.as_str().to_owned(), if *left == u32::MAX { Value::Null } else { json!(left) })
-        };
         Ok(json!({
             "nodeClaim": self.claim.name.as_str(),
             "node": self.claim.status.node_name.as_ref().map(|name| name.as_str()),
@@ -260,7 +211,7 @@ impl TextAndJson for NodeReport<'_> {
             "replacedFrom": self.expiry.filter(|_| self.claim.is_ours()).map(|(from, _)| from),
             "consolidation": self.consolidation(),
             "keptBy": self.blockers.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "budgetsLeft": self.budgets.iter().map(left).collect::<serde_json::Map<_, _>>(),
+            "budgetsLeft": self.budgets.to_json(),
         }))
     }
 }

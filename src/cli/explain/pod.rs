@@ -10,7 +10,7 @@ use crate::output::{self, OutputFormat, TextAndJson, one_line};
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::types::duration::{format as lasting, parse_with_days};
-use napkeeper_core::catalog::Catalog;
+use napkeeper_core::catalog::{Catalog, InstanceTypeOptions};
 use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{Namespace, NodeName, ObjectKey};
@@ -109,7 +109,13 @@ fn state(args: &Args, query: &PodQuery) -> anyhow::Result<Option<SchedulingState
     let region = args.region.as_deref().map(|text| catalog.find_region(text)).transpose()?;
     let mut published =
         args.facts.as_deref().map(crate::published_facts::read).transpose()?.map(|(published, _)| published);
-    let sources = |published| CatalogSources { catalog: &catalog, region: region.as_ref(), published, sheet: &sheet };
+    let sources = |published| CatalogSources {
+        catalog: &catalog,
+        region: region.as_ref(),
+        published,
+        sheet: &sheet,
+        options: InstanceTypeOptions::default(),
+    };
     if let Some(path) = &args.path {
         let priced = catalog.clone().priced_by(sheet.clone());
         let (scenario, region) = (args.scenario.as_deref(), region.as_ref());

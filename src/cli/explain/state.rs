@@ -31,6 +31,8 @@ pub(super) struct CatalogSources<'a> {
     /// The facts published by the controller.
     pub(super) published: Option<PublishedFacts>,
     pub(super) sheet: &'a PriceSheet,
+    /// How instance types are computed.
+    pub(super) options: InstanceTypeOptions,
 }
 
 impl CatalogSources<'_> {
@@ -49,7 +51,7 @@ impl CatalogSources<'_> {
         let sizes = self.sizes(known, snapshot, now)?;
         let classes: Vec<_> = snapshot.classes().values().cloned().collect();
         for class in classes {
-            let types = instance_types(&sizes, &class, &InstanceTypeOptions::default());
+            let types = instance_types(&sizes, &class, &self.options);
             let types = with_reserved(types, &snapshot.infrastructure.reserved_for(&class));
             snapshot.instance_types.insert(class.name.clone(), Arc::new(types));
         }

@@ -12,6 +12,7 @@ use napkeeper_azure::{AzureCloud, VmSettings};
 use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::catalog::live::PriceSheet;
 use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::cluster::node_base::NodeBase;
 use napkeeper_core::model::names::{ArmId, Region};
 use napkeeper_core::model::settings::{ClusterIdentity, ControllerMode, MinValuesPolicy, Settings};
 use std::num::NonZeroUsize;
@@ -224,6 +225,16 @@ pub(super) fn join(nodes: &Nodes) -> anyhow::Result<Option<Join>> {
     };
     let join = Join::new(&bootstrap.api_server, &authority, &bootstrap.cluster_dns).context("nodes.bootstrap")?;
     Ok(Some(join))
+}
+
+/// What nodes are made from by `nodes`; nothing of it is known without.
+///
+/// # Errors
+/// When an ID in it is not valid.
+pub fn node_base(nodes: Option<&Nodes>) -> anyhow::Result<NodeBase> {
+    let vms = nodes.map(vm_settings).transpose()?;
+    let (image, subnet) = vms.map(|vms| (vms.image, vms.subnet)).unzip();
+    Ok(NodeBase { image, subnet, kubernetes_version: None })
 }
 
 /// What every VM is created with.

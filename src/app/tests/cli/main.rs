@@ -3,6 +3,7 @@
 mod audit;
 mod azure_sim;
 mod controller;
+mod disruption;
 mod explain;
 mod explain_node;
 mod habits;
