@@ -138,6 +138,7 @@ pub(crate) fn pool(name: &str) -> NodePool {
             budgets: vec![Budget { nodes: BudgetNodes::Percent(100), reasons: None, window: None }],
         },
         replicas: None,
+        deleting_at: None,
         generation: 1,
         status: Default::default(),
     }

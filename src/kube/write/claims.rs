@@ -41,12 +41,15 @@ impl Writer {
     }
 
     /// The NodePool as an owner, which a deletion in the foreground keeps until its NodeClaims are gone. No NodeClaim is
-    /// created for a deleted one.
+    /// created for one that is deleted, or is being deleted.
     async fn owner(&self, pool: &NodePoolName) -> Result<OwnerReference, ClusterError> {
         let pools: Api<NodePool> = Api::all(self.client.clone());
         let request = ApiRequest { verb: "get", kind: "NodePool", name: pool.as_str() };
         let found = call(request, pools.get_metadata_opt(pool.as_str())).await?;
         let metadata = found.ok_or(ClusterError::NotFound)?.metadata;
+        if metadata.deletion_timestamp.is_some() {
+            return Err(ClusterError::NotFound);
+        }
         Ok(OwnerReference {
             api_version: NodePool::api_version(&()).into_owned(),
             kind: NodePool::kind(&()).into_owned(),

@@ -57,6 +57,7 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
     let built = built.map(|(((name, uid), class), disruption)| NodePool {
         name,
         uid,
+        deleting_at: object.metadata.deletion_timestamp.as_ref().map(|at| at.0),
         weight: object.spec.weight.unwrap_or(0),
         requirements,
         labels,

@@ -8,7 +8,7 @@ use crate::lifecycle::{LifecycleMemory, lifecycle};
 use crate::model::cluster::claim::{Claim, LaunchFailure};
 use crate::model::cluster::launch_hold::PoolHold;
 use crate::model::cluster::node::Node;
-use crate::model::cluster::pool::NodeClass;
+use crate::model::cluster::pool::{NodeClass, NodePool};
 use crate::model::cluster::status::{ConditionType, StatusCondition};
 use crate::model::labels;
 use crate::model::names::NodePoolName;
@@ -40,6 +40,14 @@ fn step(snapshot: &mut Snapshot, memory: &mut LifecycleMemory, second: i64) -> O
 
 fn is_held(hold: Option<PoolHold>) -> bool {
     matches!(hold, Some(PoolHold::Held { .. }))
+}
+
+#[test]
+fn a_pool_that_is_being_deleted_launches_nothing() {
+    let deleted = NodePool { deleting_at: Some(at(0)), ..pool("general") };
+    let holds = LifecycleMemory::default().pool_failures.holds(&cluster([deleted, pool("other")]), at(1));
+    assert_eq!(holds.keys().map(NodePoolName::as_str).collect::<Vec<_>>(), ["general"]);
+    assert!(is_held(holds.into_values().next()));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::status::{Conditions, PoolStatus};
 use crate::model::amounts::resources::Resources;
 use crate::model::names::{ArmId, NodeClassName, NodePoolName, Uid};
 use crate::model::requirements::Requirements;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ pub struct NodePool {
     pub name: NodePoolName,
     /// UID.
     pub uid: Uid,
+    /// When its deletion was requested: a finalizer keeps it, and nothing is launched for it.
+    pub deleting_at: Option<Timestamp>,
     /// Higher is tried first; absent is 0.
     pub weight: i32,
     /// Which nodes it may make: requirements and template labels together.

@@ -218,6 +218,7 @@ fn pool() -> NodePool {
         termination_grace_period: None,
         disruption: Disruption { policy: ConsolidationPolicy::WhenEmpty, consolidate_after: None, budgets: Vec::new() },
         replicas: None,
+        deleting_at: None,
         generation: 1,
         status: Default::default(),
     }

@@ -66,6 +66,7 @@ fn pool() -> NodePool {
             }],
         },
         replicas: None,
+        deleting_at: None,
         generation: 1,
         status: Default::default(),
     }

@@ -66,6 +66,7 @@ fn mk_pool(name: &str, weight: i32, capacity_types: &[&str], cores: i64) -> Node
             budgets: vec![Budget { nodes: BudgetNodes::Percent(10), reasons: None, window: None }],
         },
         replicas: None,
+        deleting_at: None,
         generation: 1,
         status: Default::default(),
     }
