@@ -9,6 +9,7 @@ mod completion;
 mod controller;
 mod disruption;
 mod explain;
+mod history;
 mod log_args;
 mod man;
 mod migrate;
@@ -37,6 +38,7 @@ Examples:
   napkeeper rules NK1013                 what a rule means
   napkeeper explain pod web-0 -n shop    where a pod would be scheduled, or why it cannot be
   napkeeper disruption                   which nodes are replaced or removed next, and what they wait for
+  napkeeper history general --since 7d   which nodes of a NodePool were replaced, and why
   napkeeper audit                        orphaned resources in the node resource group
 
 Exit codes: 0 success, 1 findings, 2 error (bad input or I/O).";
@@ -61,6 +63,7 @@ enum Command {
     Controller(controller::Args),
     Disruption(disruption::Args),
     Explain(explain::Args),
+    History(history::Args),
     Man(man::Args),
     Rules(rules::Args),
     Schema(schema::Args),
@@ -95,6 +98,7 @@ pub fn run() -> ExitCode {
         Command::Controller(args) => controller::run(args),
         Command::Disruption(args) => disruption::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::History(args) => history::run(args),
         Command::Man(args) => man::run(args),
         Command::Rules(args) => rules::run(args),
         Command::Schema(args) => schema::run(args),

@@ -17,12 +17,14 @@
 //! | [`static_capacity`] | NodePools with a fixed number of nodes |
 //! | [`status`] | the status of NodePools and AKSNodeClasses |
 //! | [`orphans`] | resources without an owner, the proof of it, and their deletion |
+//! | [`history`] | which nodes were removed, why, and by what they were replaced |
 //! | [`engine`] | one pass over all deciders, and the execution of their plans |
 
 pub mod admission;
 pub mod catalog;
 pub mod disruption;
 pub mod engine;
+pub mod history;
 pub mod lifecycle;
 pub mod model;
 pub mod orphans;

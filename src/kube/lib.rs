@@ -49,6 +49,8 @@ pub enum FieldManager {
     Registration,
     /// OrphanRecords.
     Records,
+    /// NodeRecords.
+    History,
     /// Status of OrphanSweeps.
     Sweeps,
     /// The ConfigMap `napkeeper-facts`.
@@ -70,6 +72,7 @@ impl FieldManager {
             Self::Classes => "napkeeper-classes",
             Self::Registration => "napkeeper-registration",
             Self::Records => "napkeeper-records",
+            Self::History => "napkeeper-history",
             Self::Sweeps => "napkeeper-sweeps",
             Self::Facts => "napkeeper-facts",
             Self::Buffers => "napkeeper-buffers",

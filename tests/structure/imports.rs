@@ -26,6 +26,7 @@ const CORE: &[(&str, &[&str])] = &[
     ),
     ("status", &["model", "snapshot", "plan", "lifecycle", "disruption"]),
     ("orphans", &["model", "catalog", "snapshot", "plan"]),
+    ("history", &["model", "snapshot", "plan"]),
     (
         "engine",
         &[
@@ -40,6 +41,7 @@ const CORE: &[(&str, &[&str])] = &[
             "static_capacity",
             "status",
             "orphans",
+            "history",
         ],
     ),
 ];

@@ -7,6 +7,7 @@ mod capacity_buffer;
 mod common;
 mod karpenter;
 mod kubernetes;
+mod node_record;
 mod orphans;
 mod placement_policy;
 mod pods;
@@ -31,6 +32,7 @@ pub use kubernetes::pod_disruption_budget::{
     BudgetLimit, PodDisruptionBudget, disruption_budget, disruption_budget_state,
 };
 pub use kubernetes::workload::{DaemonSet, Deployment, Job, StatefulSet, daemon_set, deployment, job, stateful_set};
+pub use node_record::{node_record, node_removals};
 pub use orphans::orphan_record::{record_objects, records};
 pub use orphans::orphan_sweep::sweep;
 pub use orphans::sweep_status::sweep_status;

@@ -6,6 +6,7 @@ pub(crate) mod schedule_rules;
 use crate::types::aks_node_class::AKSNodeClass;
 use crate::types::karpenter::{NodeClaim, NodePool};
 use crate::types::node_overlay::NodeOverlay;
+use crate::types::node_record::NodeRecord;
 use crate::types::orphan_record::OrphanRecord;
 use crate::types::orphan_sweep::OrphanSweep;
 use crate::types::placement_policy::PlacementPolicy;
@@ -33,6 +34,7 @@ pub fn all() -> Result<Vec<Crd>, serde_json::Error> {
         AKSNodeClass::crd(),
         OrphanSweep::crd(),
         OrphanRecord::crd(),
+        NodeRecord::crd(),
         PlacementPolicy::crd(),
     ]
     .into_iter()

@@ -7,6 +7,7 @@ pub mod decode;
 pub mod duration;
 pub mod karpenter;
 pub mod node_overlay;
+pub mod node_record;
 pub mod orphan_record;
 pub mod orphan_sweep;
 pub mod placement_policy;

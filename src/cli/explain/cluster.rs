@@ -60,12 +60,12 @@ const LIST: &str = "kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,d
 csinodes,namespaces,services,pdb --all-namespaces -o json";
 
 /// The objects of a cluster.
-pub(super) struct ListedCluster {
-    pub(super) snapshot: Snapshot,
+pub(crate) struct ListedCluster {
+    pub(crate) snapshot: Snapshot,
     /// The facts published by the controller in it.
     pub(super) published: Option<PublishedFacts>,
     /// What could not be read.
-    pub(super) remarks: Vec<String>,
+    pub(crate) remarks: Vec<String>,
 }
 
 /// Lists a cluster: as kubectl has listed it, or live. `namespace` is that of napkeeper's own ConfigMaps. What could not be read
@@ -76,7 +76,7 @@ pub(super) fn read(
     namespace: &str,
     kinds: BTreeSet<WatchedKind>,
 ) -> anyhow::Result<(ListedCluster, String)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = runtime()?;
     let (listed, from) = match from {
         Some(path) => (runtime.block_on(saved(path, namespace, kinds))?, path.display().to_string()),
         None => (runtime.block_on(live(kubeconfig, namespace, kinds))?, "the cluster".to_owned()),
@@ -85,6 +85,11 @@ pub(super) fn read(
         output::warning(remark);
     }
     Ok((listed, from))
+}
+
+/// What runs the requests of a command.
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")
 }
 
 /// Lists a cluster live.
@@ -105,14 +110,7 @@ async fn live(
 
 /// Reads the output of kubectl: a file, or a folder of files.
 async fn saved(path: &Path, namespace: &str, kinds: BTreeSet<WatchedKind>) -> anyhow::Result<ListedCluster> {
-    let mut objects = Objects::new();
-    for file in json_files(path)? {
-        let shown = file.display().to_string();
-        let text = std::fs::read_to_string(&file).with_context(|| format!("--from: reading {shown}"))?;
-        let value: Value = serde_json::from_str(&text)
-            .with_context(|| format!("--from: {shown} is not valid JSON; recreate it with: {LIST} > {shown}"))?;
-        add(value, &mut objects);
-    }
+    let mut objects = saved_objects(path, LIST)?;
     for kind in REQUIRED.into_iter().filter(|kind| *kind != WatchedKind::Nodes) {
         if !objects.contains_key(plural(kind)) {
             let shown = path.display();
@@ -135,8 +133,21 @@ async fn saved(path: &Path, namespace: &str, kinds: BTreeSet<WatchedKind>) -> an
     Ok(listed)
 }
 
+/// The objects of a file, or of all JSON files of a folder. `command` lists what is needed.
+pub(crate) fn saved_objects(path: &Path, command: &str) -> anyhow::Result<Objects> {
+    let mut objects = Objects::new();
+    for file in json_files(path)? {
+        let shown = file.display().to_string();
+        let text = std::fs::read_to_string(&file).with_context(|| format!("--from: reading {shown}"))?;
+        let value: Value = serde_json::from_str(&text)
+            .with_context(|| format!("--from: {shown} is not valid JSON; recreate it with: {command} > {shown}"))?;
+        add(value, &mut objects);
+    }
+    Ok(objects)
+}
+
 /// The plural name of a kind, as in a path.
-fn plural(kind: WatchedKind) -> &'static str {
+pub(crate) fn plural(kind: WatchedKind) -> &'static str {
     kind.resource().split('.').next().unwrap_or_default()
 }
 
@@ -177,7 +188,7 @@ fn add_object(kind: &str, object: Value, objects: &mut Objects) {
 }
 
 /// Lists all kinds. Those that are not required and cannot be listed are left out with a remark.
-async fn list(
+pub(crate) async fn list(
     client: &kube::Client,
     namespace: &str,
     mut kinds: BTreeSet<WatchedKind>,

@@ -1,7 +1,7 @@
 //! `napkeeper explain`: explains decisions.
 
 pub(crate) mod budgets;
-mod cluster;
+pub(crate) mod cluster;
 mod files;
 mod node;
 mod pod;

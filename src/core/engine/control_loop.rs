@@ -13,6 +13,7 @@ use crate::catalog::{
     InstanceTypeOptions, InstanceTypes, RegionCatalog, ReservedZones, SizeFacts, instance_types, with_reserved,
 };
 use crate::disruption::DisruptionMemory;
+use crate::history::OwnDeletions;
 use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::node_base::NodeBase;
 use crate::model::cluster::pool::NodeClass;
@@ -52,6 +53,7 @@ pub struct Controller {
     disruption: DisruptionMemory,
     executor: Executor,
     running_commands: BTreeMap<CommandKey, PlannedCommand>,
+    own_deletions: OwnDeletions,
     instance_types: BTreeMap<NodeClassName, CachedInstanceTypes>,
     wakes: BTreeMap<DecisionKind, Timestamp>,
     /// The decisions that are open: their memory is with them.
@@ -240,7 +242,11 @@ impl Controller {
         snapshot.in_progress = self.executor.in_progress();
         snapshot.in_progress.extend(settling);
         let memory = match kind {
-            DecisionKind::Reconciliation => DeciderMemory::Reconciliation(Box::new(std::mem::take(&mut self.memory))),
+            DecisionKind::Reconciliation => {
+                let mut own = std::mem::take(&mut self.memory);
+                own.history.own_deletions.clone_from(&self.own_deletions);
+                DeciderMemory::Reconciliation(Box::new(own))
+            }
             DecisionKind::Disruption => {
                 hold_launches(&self.memory, &mut snapshot, settings, now);
                 let own = std::mem::take(&mut self.disruption);
@@ -292,7 +298,9 @@ impl Controller {
         now: Timestamp,
         ended: &mut Vec<(CommandKey, CommandReport)>,
     ) -> Option<(CommandKey, Effect)> {
-        self.executor.next_effect(now, ended)
+        let (key, effect) = self.executor.next_effect(now, ended)?;
+        self.own_deletions.effect_started(&effect, self.running_commands.get(&key), &self.snapshot);
+        Some((key, effect))
     }
 
     /// Hands a command the reply to its effect.
@@ -303,6 +311,7 @@ impl Controller {
         now: Timestamp,
         ended: &mut Vec<(CommandKey, CommandReport)>,
     ) {
+        self.own_deletions.effect_replied(key, &reply);
         self.executor.reply(key, reply, now, ended);
     }
 
@@ -310,11 +319,14 @@ impl Controller {
     pub fn command_ended(
         &mut self,
         key: &CommandKey,
-        report: CommandReport,
+        mut report: CommandReport,
         rules: ControllerConfig<'_>,
         now: Timestamp,
     ) {
         self.running_commands.remove(key);
+        if let CommandKey::NodeRecord(shard) = key {
+            report.recorded = report.error.is_none().then_some(*shard);
+        }
         // Evictions have a back-off of their own, which is shorter.
         let has_failed = report.error.is_some() && report.eviction.is_none();
         self.wake_at(if has_failed { now + FAILURE_RETRY } else { now });

@@ -4,6 +4,7 @@
 //! from the others, which decide at once.
 
 use crate::catalog::SizeFacts;
+use crate::history::{HistoryMemory, record_removals};
 use crate::lifecycle::{LaunchCheck, LifecycleMemory, lifecycle};
 use crate::model::names::VmSize;
 use crate::model::settings::{ControllerMode, Settings};
@@ -35,6 +36,8 @@ pub struct Memory {
     pub sweep: SweepMemory,
     /// Of the statuses of NodePools and AKSNodeClasses.
     pub status: StatusMemory,
+    /// Of the removals of nodes.
+    pub history: HistoryMemory,
 }
 
 impl Memory {
@@ -54,6 +57,7 @@ impl Memory {
             self.lifecycle.record_eviction(eviction);
         }
         self.sweep.record(report);
+        self.history.record(report);
     }
 }
 
@@ -64,6 +68,7 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now
     }
     let mut plan = lifecycle(snapshot, &mut memory.lifecycle, settings, now);
     plan.extend(report_status(snapshot, &memory.lifecycle.pool_failures, &mut memory.status, settings, now));
+    plan.extend(record_removals(snapshot, &mut memory.history, settings, now));
     let static_capacity_plan =
         reconcile_static_capacity(snapshot, &mut memory.static_capacity, &memory.provision, settings, now, seed);
     // Nodes that static pools are about to launch or delete: the new ones are available to pods, the others are not.

@@ -138,6 +138,10 @@ pub(super) fn has_changed(key: &CommandKey, seen: &Snapshot, now: &Snapshot) -> 
         // Azure resources are read again right before they are changed. What a sweep that cannot be read any more
         // excludes is not known.
         CommandKey::Resource(_) => seen.unreadable_sweeps != now.unreadable_sweeps,
-        CommandKey::PodEvents(_) | CommandKey::Drain(_) | CommandKey::GroupOwner | CommandKey::Inventory => false,
+        CommandKey::PodEvents(_)
+        | CommandKey::Drain(_)
+        | CommandKey::GroupOwner
+        | CommandKey::Inventory
+        | CommandKey::NodeRecord(_) => false,
     }
 }

@@ -231,6 +231,7 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::ReportSweep(report) => one(Effect::Cluster(ClusterWrite::ReportSweep(report))),
         Command::ReportPool(report) => one(Effect::Cluster(ClusterWrite::ReportPool(report))),
         Command::ReportClass(report) => one(Effect::Cluster(ClusterWrite::ReportClass(report))),
+        Command::RecordRemovals(change) => one(Effect::Cluster(ClusterWrite::RecordRemovals(change))),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::cloud_request::CloudRequest;
 use super::effect::{ClaimDraft, ClaimUpdate, Effect, NodeUpdate, RecordChange, SecurityProfile, SweepReport};
-use super::status_report::{ClassReport, PoolReport};
+use super::status_report::{ClassReport, NodeRecordChange, PoolReport};
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
 use crate::model::azure::naming::ResourceIds;
 use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering, TerminationConditions};
@@ -119,6 +119,8 @@ pub enum Command {
     ReportPool(Box<PoolReport>),
     /// Write an AKSNodeClass's status.
     ReportClass(Box<ClassReport>),
+    /// Write which nodes were removed.
+    RecordRemovals(Box<NodeRecordChange>),
 }
 
 /// Create the VM of a NodeClaim.
@@ -298,6 +300,7 @@ impl Command {
             Self::ReportSweep(_) => "report_sweep",
             Self::ReportPool(_) => "report_pool",
             Self::ReportClass(_) => "report_class",
+            Self::RecordRemovals(_) => "record_removals",
         }
     }
 
@@ -330,6 +333,7 @@ impl Command {
             Self::ReportSweep(report) => CommandKey::Sweep(report.sweep.clone()),
             Self::ReportPool(report) => CommandKey::Pool(report.pool.clone()),
             Self::ReportClass(report) => CommandKey::Class(report.class.clone()),
+            Self::RecordRemovals(change) => CommandKey::NodeRecord(change.shard),
         }
     }
 

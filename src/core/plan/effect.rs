@@ -3,7 +3,7 @@
 //! An effect is one request to Kubernetes or to Azure. A crash can happen before or after each of them, never within.
 
 use super::cloud_request::CloudRequest;
-use super::status_report::{ClassReport, PoolReport};
+use super::status_report::{ClassReport, NodeRecordChange, PoolReport};
 use crate::catalog::{OfferingKey, OsDiskStorage};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
@@ -71,6 +71,8 @@ pub enum ClusterWrite {
     ReportPool(Box<PoolReport>),
     /// Write an AKSNodeClass's status; likewise.
     ReportClass(Box<ClassReport>),
+    /// Add entries to a NodeRecord.
+    RecordRemovals(Box<NodeRecordChange>),
 }
 
 /// A read from Kubernetes, past the cache.
@@ -390,6 +392,7 @@ impl ClusterWrite {
             Self::ReportSweep(_) => "report_sweep",
             Self::ReportPool(_) => "report_pool",
             Self::ReportClass(_) => "report_class",
+            Self::RecordRemovals(_) => "record_removals",
         }
     }
 }

@@ -28,7 +28,7 @@ use jiff::Timestamp;
 pub use pause::{disruption_scope, is_paused, scope_of_pod};
 pub use preconditions::Preconditions;
 pub use script::{CommandReport, EffectSequence, EvictionReport, LaunchReport, Script, Step, TerminationReport};
-pub use status_report::{ClassReport, PoolReport};
+pub use status_report::{ClassReport, NodeRecordChange, PoolReport};
 use std::sync::Arc;
 
 /// What to do now, why, and when to decide again.

@@ -7,6 +7,7 @@
 use super::effect::{Effect, Reply};
 use crate::model::azure::cloud::ResourceKind;
 use crate::model::azure::inventory::Inventory;
+use crate::model::cluster::node_record::NodeRecordShard;
 use crate::model::errors::{ClusterError, EffectError, LaunchRefusal};
 use crate::model::names::{ArmId, ClaimName, Uid};
 use crate::model::orphans::attempt::SweepAttempt;
@@ -52,6 +53,8 @@ pub struct CommandReport {
     pub eviction: Option<Box<EvictionReport>>,
     /// The attempt of a sweep on a cloud resource.
     pub attempt: Option<Box<SweepAttempt>>,
+    /// The NodeRecord that was written.
+    pub recorded: Option<NodeRecordShard>,
     /// The error; the decider will try again.
     pub error: Option<EffectError>,
 }

@@ -1,5 +1,6 @@
-//! Statuses of NodePools and AKSNodeClasses to be written.
+//! Statuses of NodePools and AKSNodeClasses, and entries of NodeRecords, to be written.
 
+use crate::model::cluster::node_record::{NodeRecordShard, NodeRemoval};
 use crate::model::cluster::status::{Conditions, PoolStatus};
 use crate::model::names::{NodeClassName, NodePoolName, Uid};
 
@@ -23,4 +24,13 @@ pub struct ClassReport {
     pub uid: Uid,
     /// All that are to be ours.
     pub conditions: Conditions,
+}
+
+/// Entries to add to a NodeRecord.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRecordChange {
+    /// The NodeRecord.
+    pub shard: NodeRecordShard,
+    /// Entries that are new, or have ended. That there are others already, or these, changes nothing about it.
+    pub removals: Vec<NodeRemoval>,
 }

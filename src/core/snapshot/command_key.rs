@@ -1,5 +1,6 @@
 //! Keys of commands: one command per key runs at a time.
 
+use crate::model::cluster::node_record::NodeRecordShard;
 use crate::model::names::{ArmId, ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use std::fmt;
 
@@ -30,6 +31,8 @@ pub enum CommandKey {
     Pool(NodePoolName),
     /// About an AKSNodeClass.
     Class(NodeClassName),
+    /// Writing a NodeRecord.
+    NodeRecord(NodeRecordShard),
 }
 
 /// The object of the command, by name.
@@ -46,6 +49,7 @@ impl fmt::Display for CommandKey {
             Self::Sweep(name) => f.pad(name.as_str()),
             Self::Pool(name) => f.pad(name.as_str()),
             Self::Class(name) => f.pad(name.as_str()),
+            Self::NodeRecord(shard) => shard.fmt(f),
         }
     }
 }

@@ -3,13 +3,16 @@
 //! Deletions depend on these reads. They have no resourceVersion, which makes them quorum reads. One object that cannot
 //! be parsed fails the listing: it may be the reference that protects a resource.
 
+mod git_sources;
 mod inventory;
+mod node_history;
 mod orphan_objects;
 mod read;
 pub mod recording;
 
 use crate::error::{describe, failure_cause};
 use crate::objects::raw_object::{self, RawObject};
+pub use git_sources::{GitSource, read_git_sources};
 pub use inventory::{ClusterListing, list_for_inventory, reservation_groups_of_classes, subnets_of_classes};
 use kube::api::{Api, ListParams};
 use kube::core::ObjectList;
@@ -17,6 +20,7 @@ use kube::{Client, Resource};
 use napkeeper_api::convert::Violations;
 use napkeeper_core::model::azure::inventory::ListFailure;
 use napkeeper_core::model::errors::FailureCause;
+pub use node_history::{NodeClaimEvent, read_node_claim_events, read_removals};
 pub use orphan_objects::{read_records, read_sweeps};
 pub use read::read;
 use serde::de::DeserializeOwned;

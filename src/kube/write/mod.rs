@@ -9,6 +9,7 @@ pub(crate) mod capacity_buffers;
 mod claims;
 mod classes;
 pub(crate) mod events;
+mod history;
 mod nodes;
 mod pods;
 mod pools;
@@ -92,6 +93,7 @@ impl Writer {
             ClusterWrite::ReportSweep(report) => self.report_sweep(report).await,
             ClusterWrite::ReportPool(report) => self.report_pool(report).await,
             ClusterWrite::ReportClass(report) => self.report_class(report).await,
+            ClusterWrite::RecordRemovals(change) => self.record_removals(change).await,
         };
         done.map(|()| Reply::Done).map_err(EffectError::Cluster)
     }

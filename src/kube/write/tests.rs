@@ -4,10 +4,13 @@ use super::Writer;
 use crate::fake;
 use crate::preconditions::lease::LeaseHandle;
 use napkeeper_core::model::cluster::claim::ClaimRef;
+use napkeeper_core::model::cluster::node_record::{NodeRemoval, RecordedNode, RemovedBy};
 use napkeeper_core::model::cluster::status::{ConditionType, Conditions, PoolStatus, StatusCondition};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, Uid};
-use napkeeper_core::plan::{ClaimUpdate, ClassReport, ClusterWrite, NodeUpdate, PoolReport, RecordChange, Reply};
+use napkeeper_core::plan::{
+    ClaimUpdate, ClassReport, ClusterWrite, NodeRecordChange, NodeUpdate, PoolReport, RecordChange, Reply,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -157,6 +160,7 @@ async fn no_kind_of_write_is_sent_once_another_may_lead() {
         (ClusterWrite::WriteRecords(Box::new(records)), (200, no_records)),
         (ClusterWrite::ReportPool(Box::new(pool)), (200, pool_object)),
         (ClusterWrite::ReportClass(Box::new(class)), (200, class_object)),
+        (ClusterWrite::RecordRemovals(Box::new(removal("u-1"))), node_record(json!([]))),
     ] {
         for (age, is_written) in [(1, true), (11, false)] {
             let (client, requests) = fake::scripted((0..20).map(|_| found.clone()));
@@ -272,4 +276,62 @@ async fn the_status_of_a_class_keeps_what_is_not_ours_and_is_written_once() {
     assert_eq!(perform(report(2), [object(written)]).await.1.len(), 1, "nothing is to be changed");
     let (outcome, requests) = perform(report(1), [object(vec![])]).await;
     assert_eq!((outcome, requests.len()), (failed(ClusterError::Conflict), 1));
+}
+
+/// The removal of a node, to be added to a NodeRecord.
+fn removal(uid: &str) -> NodeRecordChange {
+    let removed = RecordedNode { claim: ClaimName::new("a").unwrap(), node: None, offering: None, price: None };
+    let entry = NodeRemoval {
+        uid: Uid::new(uid).unwrap(),
+        removed,
+        pool: None,
+        replacements: Vec::new(),
+        by: RemovedBy::Napkeeper,
+        reason: Arc::from("Empty"),
+        cause: Arc::from(""),
+        started: jiff::Timestamp::UNIX_EPOCH,
+        ended: None,
+        pods: 0,
+    };
+    NodeRecordChange { shard: entry.shard(), removals: vec![entry] }
+}
+
+fn node_record(removals: Value) -> (u16, Value) {
+    let name = removal("u-1").shard.to_string();
+    let metadata = json!({ "name": name, "uid": "r-1", "resourceVersion": "3" });
+    let mut spec = json!({ "removals": removals });
+    if removals != json!([]) {
+        spec["lastRemoval"] = json!("1970-01-01T00:00:00Z");
+    }
+    (200, json!({ "apiVersion": "napkeeper.io/v1alpha1", "kind": "NodeRecord", "metadata": metadata, "spec": spec }))
+}
+
+#[tokio::test]
+async fn a_removal_is_added_once_to_what_others_have_written() {
+    let entry = |uid: &str| {
+        json!({
+            "by": "napkeeper", "pods": 0, "reason": "Empty", "removed": { "nodeClaim": "a" },
+            "started": "1970-01-01T00:00:00Z", "uid": uid,
+        })
+    };
+    let write = || ClusterWrite::RecordRemovals(Box::new(removal("u-1")));
+    // Somebody else writes in between.
+    let answers =
+        [node_record(json!([])), refusal(409, ""), node_record(json!([entry("u-0")])), node_record(json!([]))];
+    let (done, requests) = perform(write(), answers).await;
+    assert_eq!((done, requests.len()), (Ok(Reply::Done), 4));
+    assert_eq!(
+        requests[3].0.split('?').next(),
+        Some(&*format!("PUT /apis/napkeeper.io/v1alpha1/noderecords/{}", removal("u-1").shard))
+    );
+    let sent = &requests[3].1;
+    assert_eq!(sent["metadata"]["resourceVersion"], "3", "only if it is as it was read");
+    assert_eq!(sent["spec"]["removals"], json!([entry("u-0"), entry("u-1")]));
+    // It is there already.
+    let (done, requests) = perform(write(), [node_record(json!([entry("u-1")]))]).await;
+    assert_eq!((done, requests.len()), (Ok(Reply::Done), 1));
+    // What cannot be read is not overwritten.
+    let (failed_write, requests) = perform(write(), [node_record(json!([{ "uid": "u-2" }]))]).await;
+    assert!(failed_write.is_err());
+    assert_eq!(requests.len(), 1);
 }

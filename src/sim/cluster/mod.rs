@@ -26,6 +26,7 @@ pub use events::ClusterEvent;
 use ids::IdGenerator;
 use jiff::Timestamp;
 pub use kubelet::BrokenKubelets;
+use napkeeper_core::model::cluster::node_record::{NodeRecordShard, NodeRemoval};
 use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName};
 use napkeeper_core::plan::SweepReport;
 use napkeeper_core::snapshot::Snapshot;
@@ -60,6 +61,8 @@ pub struct Cluster {
     volumes: controllers::Volumes,
     budgets: BTreeMap<ObjectKey, PodBudget>,
     reports: BTreeMap<ObjectName, SweepReport>,
+    /// The entries of NodeRecords.
+    removals: BTreeMap<NodeRecordShard, Vec<NodeRemoval>>,
     faults: ApiServerFaults,
     /// What finalizers of other controllers hold.
     other_finalizers: BTreeSet<FinalizedObject>,
@@ -108,6 +111,7 @@ impl Cluster {
             volumes: controllers::Volumes::default(),
             budgets: BTreeMap::new(),
             reports: BTreeMap::new(),
+            removals: BTreeMap::new(),
             faults: ApiServerFaults::default(),
             other_finalizers: BTreeSet::new(),
             measures: PodMeasures::default(),
@@ -137,6 +141,11 @@ impl Cluster {
     #[must_use]
     pub fn state(&self) -> &Snapshot {
         &self.store
+    }
+
+    /// The removals of nodes that NodeRecords hold.
+    pub fn removals(&self) -> impl Iterator<Item = &NodeRemoval> {
+        self.removals.values().flatten()
     }
 
     /// How pods have been disturbed so far.

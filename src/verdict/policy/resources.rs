@@ -49,7 +49,7 @@ const CLUSTER_KINDS: &[(&str, &[&str])] = &[
     ("storage.k8s.io", &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"]),
     ("karpenter.azure.com", &["AKSNodeClass"]),
     ("karpenter.sh", &["NodeClaim", "NodeOverlay", "NodePool"]),
-    ("napkeeper.io", &["OrphanRecord", "OrphanSweep", "PlacementPolicy"]),
+    ("napkeeper.io", &["NodeRecord", "OrphanRecord", "OrphanSweep", "PlacementPolicy"]),
 ];
 
 impl Resource {

@@ -50,6 +50,7 @@ pub(crate) fn all() -> Vec<Base> {
     add(napkeeper, "OrphanSweep", "sweep-minimal", Value::Null);
     add(napkeeper, "OrphanSweep", "sweep-full", full_sweep());
     add(napkeeper, "OrphanRecord", "record-full", full_record());
+    add(napkeeper, "NodeRecord", "node-record-full", full_node_record());
     add(napkeeper, "PlacementPolicy", "placement-full", full_placement());
     bases
 }
@@ -279,6 +280,22 @@ fn full_sweep() -> Value {
         "mode": "Collect",
         "observeEvery": "10m",
         "schedule": "0 3 * * *",
+    })
+}
+
+fn full_node_record() -> Value {
+    let time = "2026-01-01T00:00:00Z";
+    json!({
+        "lastRemoval": time,
+        "removals": [{
+            "by": "napkeeper", "cause": "NodePoolDrifted: label team: b", "ended": time, "nodePool": "general", "pods": 3,
+            "reason": "Drifted", "started": time, "uid": "u-1",
+            "removed": {
+                "capacityType": "on-demand", "node": "aks-a", "nodeClaim": "a", "price": 192_000_000,
+                "size": "Standard_D4s_v5", "zone": "westeurope-1",
+            },
+            "replacements": [{ "capacityType": "spot", "nodeClaim": "b", "size": "Standard_D2s_v5", "zone": "0" }],
+        }],
     })
 }
 

@@ -7,6 +7,7 @@ mod disruption;
 mod explain;
 mod explain_node;
 mod habits;
+mod history;
 mod migrate;
 mod output;
 mod policies;

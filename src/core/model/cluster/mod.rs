@@ -6,6 +6,7 @@ pub mod disruption_budget;
 pub mod launch_hold;
 pub mod node;
 pub mod node_base;
+pub mod node_record;
 pub mod node_template;
 pub mod offering;
 pub mod pod;

@@ -12,6 +12,7 @@ pub use finalizers::FinalizedObject;
 use jiff::{SignedDuration, Timestamp};
 pub(super) use listing::ApiServerFaults;
 pub use listing::ClusterListing;
+use napkeeper_core::model::cluster::node_record::with_removals;
 use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{NodeName, ObjectKey, Uid};
@@ -64,6 +65,10 @@ impl Cluster {
             ClusterWrite::ReportSweep(report) => self.report_sweep(report)?,
             ClusterWrite::ReportPool(report) => self.report_pool(report)?,
             ClusterWrite::ReportClass(report) => self.report_class(report)?,
+            ClusterWrite::RecordRemovals(change) => {
+                let known = self.removals.remove(&change.shard).unwrap_or_default();
+                self.removals.insert(change.shard, with_removals(known, change.removals.iter().cloned()));
+            }
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ mod drift;
 mod expiry;
 mod external_changes;
 mod falls;
+mod history;
 mod lost_nodes;
 mod moves;
 mod node_health;

@@ -2,5 +2,6 @@
 
 mod bootstrap_tokens;
 mod evictions;
+mod node_records;
 mod record_sizes;
 mod writer;
