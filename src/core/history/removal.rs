@@ -77,7 +77,9 @@ fn cause(claim: &Claim, own: Option<&OwnDeletion>, is_unlinked: bool) -> Arc<str
         || own.is_some_and(|own| own.category == DisruptionReason::Drifted.category());
     match claim.status.drifted.as_ref().filter(|_| is_drifted) {
         Some(drifted) => {
-            let more = own.filter(|_| is_unlinked).map(|own| format!("; {}", own.reason)).unwrap_or_default();
+            // That the drift itself is the reason is told already.
+            let tells_more = |own: &&OwnDeletion| is_unlinked && !own.reason.starts_with("because of drift");
+            let more = own.filter(tells_more).map(|own| format!("; {}", own.reason)).unwrap_or_default();
             entry_text(&format!("{}: {}{more}", drifted.reason, drifted.message))
         }
         None => entry_text(own.map_or("", |own| &own.reason)),
