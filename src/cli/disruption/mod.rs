@@ -5,7 +5,7 @@ mod report;
 
 use crate::Outcome;
 use crate::explain::source::ClusterArgs;
-use crate::output::{self, OutputFormat, first_names};
+use crate::output::{self, OutputFormat};
 use anyhow::{Context, bail, ensure};
 use calendar::CalendarReport;
 use jiff::{SignedDuration, Timestamp};
@@ -14,7 +14,6 @@ use napkeeper_core::disruption::{OutlookInput, outlook};
 use napkeeper_core::model::labels::NODEPOOL;
 use napkeeper_core::model::names::{ArmId, NodePoolName, Region};
 use napkeeper_core::model::settings::{ClusterIdentity, ControllerMode, Settings};
-use napkeeper_core::model::support::spelling::nearest;
 use napkeeper_core::provisioning::ProvisionMemory;
 use napkeeper_core::snapshot::Snapshot;
 use report::DisruptionReport;
@@ -106,16 +105,12 @@ fn check_claims(snapshot: &Snapshot, from: &str) -> anyhow::Result<()> {
 /// The NodePool of a name.
 fn find(name: &str, snapshot: &Snapshot, from: &str) -> anyhow::Result<NodePoolName> {
     let known = snapshot.pools().iter().map(|(name, _)| name);
-    let names: Vec<&NodePoolName> = known.chain(snapshot.invalid_pools().iter().map(|(name, _)| name)).collect();
-    if let Some(found) = names.iter().find(|known| known.as_str() == name) {
+    let pools: Vec<&NodePoolName> = known.chain(snapshot.invalid_pools().iter().map(|(name, _)| name)).collect();
+    if let Some(found) = pools.iter().find(|known| known.as_str() == name) {
         return Ok((*found).clone());
     }
-    let meant = match nearest(name, names.iter().map(|name| name.as_str())) {
-        Some(meant) => format!("did you mean {meant}?"),
-        None if names.is_empty() => "there are none".to_owned(),
-        None => format!("found: {}", first_names(&names, names.len(), NAMES)),
-    };
-    bail!("{from}: no NodePool {name} found; {meant}")
+    let names: Vec<&str> = pools.iter().map(|name| name.as_str()).collect();
+    bail!("{from}: no NodePool {name} found; {}", output::nearest_object(name, &names))
 }
 
 /// A `napkeeper.yaml`, as of a provisioner.
@@ -137,6 +132,3 @@ fn defaults() -> anyhow::Result<Settings> {
         region: Region::new("westeurope")?,
     }))
 }
-
-/// Most names that are suggested.
-const NAMES: usize = 5;

@@ -4,7 +4,7 @@ use super::budgets::BudgetsLeft;
 use super::source::ClusterArgs;
 use crate::Outcome;
 use crate::output::style::{BOLD, DIM};
-use crate::output::{self, OutputFormat, TextAndJson, first_names, one_line};
+use crate::output::{self, OutputFormat, TextAndJson, nearest_object, one_line};
 use anyhow::{Context, bail};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::types::duration::format as lasting;
@@ -12,7 +12,6 @@ use napkeeper_core::disruption::{DisruptionBlocker, Drift, DriftDetector, Expiry
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::pool::{DisruptionReason, NodePool};
 use napkeeper_core::model::settings::DEFAULT_EXPIRY_LEAD;
-use napkeeper_core::model::support::spelling::nearest;
 use napkeeper_core::snapshot::Snapshot;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -63,12 +62,7 @@ fn find<'s>(name: &str, snapshot: &'s Snapshot, from: &str) -> anyhow::Result<&'
     }
     let claims = snapshot.claims().iter().map(|(key, _)| key.as_str());
     let names: Vec<&str> = claims.chain(snapshot.nodes().values().map(|node| node.name.as_str())).collect();
-    let meant = match nearest(name, names.iter().copied()) {
-        Some(meant) => format!("did you mean {meant}?"),
-        None if names.is_empty() => "there are none".to_owned(),
-        None => format!("found: {}", first_names(&names, names.len(), NAMES)),
-    };
-    bail!("{from}: no Node or NodeClaim {name} found; {meant}")
+    bail!("{from}: no Node or NodeClaim {name} found; {}", nearest_object(name, &names))
 }
 
 /// What becomes of a node.
@@ -218,5 +212,3 @@ impl TextAndJson for NodeReport<'_> {
 
 /// Most of what keeps a node that is shown.
 const MOST: usize = 20;
-/// Most names that are suggested.
-const NAMES: usize = 5;

@@ -2,18 +2,14 @@
 
 use super::input::Input;
 use super::reconstruct::{Launched, Reconstruction, reconstruct};
-use crate::output::first_names;
+use crate::output::nearest_object;
 use anyhow::bail;
 use jiff::Timestamp;
 use napkeeper_core::model::cluster::node_record::{NodeRemoval, RecordedNode};
 use napkeeper_core::model::names::{NodePoolName, Uid};
-use napkeeper_core::model::support::spelling::nearest;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_kube::list::GitSource;
 use std::collections::BTreeSet;
-
-/// Most names that are suggested.
-const NAMES: usize = 5;
 
 /// Removed nodes, and what they were replaced by.
 pub(super) struct Report {
@@ -110,10 +106,6 @@ fn check_name(
     if names.contains(name) {
         return Ok(());
     }
-    let meant = match nearest(name, names.iter().copied()) {
-        Some(meant) => format!("did you mean {meant}?"),
-        None if names.is_empty() => "there are none".to_owned(),
-        None => format!("found: {}", first_names(&names, names.len(), NAMES)),
-    };
-    bail!("{from}: no NodePool, Node or NodeClaim {name} is known; {meant}")
+    let names: Vec<&str> = names.into_iter().collect();
+    bail!("{from}: no NodePool, Node or NodeClaim {name} is known; {}", nearest_object(name, &names))
 }

@@ -147,6 +147,16 @@ pub(crate) fn alternatives<'a>(name: &str, known: impl Iterator<Item = &'a str> 
     format!("{meant}Available: {}", known.collect::<Vec<_>>().join(", "))
 }
 
+/// The object of a cluster that an unknown name may stand for, or else the first that there are.
+pub(crate) fn nearest_object(name: &str, known: &[&str]) -> String {
+    const MOST: usize = 5;
+    match nearest(name, known.iter().copied()) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None if known.is_empty() => "there are none".to_owned(),
+        None => format!("found: {}", first_names(known, known.len(), MOST)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -53,22 +53,18 @@ fn node_count(nodes: BudgetNodes, total: u32) -> u32 {
 /// How many disruptions the pool's budgets still allow for a reason; `u32::MAX` where none applies, and none while they are paused.
 #[must_use]
 pub fn remaining_disruptions(snapshot: &Snapshot, pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> u32 {
-    remaining(snapshot, (pool, reason, now), |claim, node| {
-        is_going(snapshot, claim, node) || node.is_some_and(is_replaced)
-    })
+    remaining(snapshot, (pool, reason, now), |claim, node| is_counted(snapshot, claim, node))
 }
 
-/// How many nodes of a pool count against its budgets: going, not ready or being replaced.
+/// How many nodes of a pool count against its budgets.
 pub(super) fn counted_nodes(snapshot: &Snapshot, pool: &NodePool) -> u32 {
-    let counts = |claim: &&Arc<Claim>| {
-        let node = snapshot.node_of(claim).map(|node| &**node);
-        is_going(snapshot, claim, node) || node.is_some_and(is_replaced)
-    };
+    let counts = |claim: &&Arc<Claim>| is_counted(snapshot, claim, snapshot.node_of(claim).map(|node| &**node));
     u32::try_from(initialized(snapshot, pool).filter(counts).count()).unwrap_or(u32::MAX)
 }
 
-fn is_replaced(node: &Node) -> bool {
-    node.is_tainted(TAINT_DISRUPTED)
+/// It is going, not ready or being replaced.
+fn is_counted(snapshot: &Snapshot, claim: &Claim, node: Option<&Node>) -> bool {
+    is_going(snapshot, claim, node) || node.is_some_and(|node| node.is_tainted(TAINT_DISRUPTED))
 }
 
 /// How many nodes that are being replaced may be deleted now: as above, but those that still wait for their replacement

@@ -18,16 +18,16 @@ pub(super) fn removal(snapshot: &Snapshot, memory: &HistoryMemory, claim: &Claim
     let own = memory.own_deletions.get(&claim.uid);
     let replaces = |other: &&Arc<Claim>| other.spec.replaces.contains(&claim.name);
     let replacements = snapshot.claims().values().filter(replaces).take(MAX_REPLACEMENTS);
-    // Those of fixed-size NodePools are only named in the reason of the deletion.
-    let is_unlinked = !snapshot.claims().values().any(|other| replaces(&other));
+    let replacements: Vec<RecordedNode> = replacements.map(|claim| recorded(claim)).collect();
     NodeRemoval {
         uid: claim.uid.clone(),
         removed: recorded(claim),
         pool: claim.spec.pool.clone(),
-        replacements: replacements.map(|claim| recorded(claim)).collect(),
         by: removed_by(claim, own, memory.alive.contains(&claim.uid)),
         reason: reason(claim, own),
-        cause: cause(claim, own, is_unlinked),
+        // Those of fixed-size NodePools are only named in the reason of the deletion.
+        cause: cause(claim, own, replacements.is_empty()),
+        replacements,
         started,
         ended: None,
         pods: pods_to_leave(snapshot, claim),

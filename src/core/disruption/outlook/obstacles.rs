@@ -40,7 +40,7 @@ pub(super) struct Obstacles<'a> {
 impl<'a> Obstacles<'a> {
     /// `after`: the cluster once the moves that begin now have begun.
     pub(super) fn new(input: OutlookInput<'a>, budgets: &'a BudgetsAhead<'a>, mut after: Snapshot) -> Self {
-        // It is told by itself, and would leave nothing of the budgets.
+        // The pause is an obstacle of its own. While it holds, budgets allow no disruption.
         after.pause = Pause::default();
         let mut drifts = BTreeMap::new();
         for pool in input.snapshot.pools().values() {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Most entries of a NodeRecord.
 pub const MAX_ENTRIES: usize = 500;
-/// Most bytes of the entries of a NodeRecord as JSON: a sixth of the 1.5 MiB that etcd takes.
+/// Most bytes of the entries of a NodeRecord as JSON: less than half of the 1.5 MiB that etcd takes.
 pub const MAX_BYTES: usize = 700_000;
 /// Most replacements that an entry names.
 pub const MAX_REPLACEMENTS: usize = 10;
