@@ -15,6 +15,7 @@ use napkeeper_core::model::cluster::node_base::NodeBase;
 use napkeeper_core::model::cluster::node_template::NodeTemplate;
 use napkeeper_core::model::cluster::pod::{DoNotDisrupt, PodOwner};
 use napkeeper_core::model::cluster::pool::{BudgetNodes, ConsolidationPolicy, DisruptionReason};
+use napkeeper_core::model::cluster::replacement::{RecurringCause, Replacement};
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeClassName, NodePoolName, ObjectName, Uid, VmSize, Zone};
@@ -355,6 +356,11 @@ fn full_spec(pool: NodePoolName, requests: Resources, offering: PlannedOffering)
         planned: vec![offering],
         replaces: vec![ClaimName::new("p-old").unwrap()],
         replaces_with: vec![ClaimName::new("p-other").unwrap()],
+        replacement: Some(Replacement {
+            cause: RecurringCause::CONSOLIDATION,
+            in_a_row: 2,
+            offerings: vec!["Standard_D4s_v5 on-demand".to_owned()],
+        }),
     }
 }
 

@@ -1,11 +1,14 @@
 //! What keeps a node from being disrupted.
 
 use super::candidate::passes_blockers;
+use super::causes::{DriftDetector, ReplacementCause};
+use super::replacement_loops::{ReplacementLoop, ReplacementLoops};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::disruption_budget::EvictionBlocker;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::DisruptionReason;
+use crate::model::cluster::replacement::RecurringCause;
 use crate::model::labels::DO_NOT_DISRUPT;
 use crate::model::names::ObjectKey;
 use crate::model::settings::{DisruptionScope, Paused};
@@ -35,6 +38,8 @@ pub enum DisruptionBlocker {
     PodProtected(ObjectKey, EvictionBlocker),
     /// The pause switch holds its disruption back.
     Paused(Paused),
+    /// Nodes of its NodePool are replaced again and again for the cause for which it would be.
+    ReplacementLoop(ReplacementLoop),
 }
 
 impl fmt::Display for DisruptionBlocker {
@@ -48,12 +53,14 @@ impl fmt::Display for DisruptionBlocker {
             Self::PodUnreadable(pod) => write!(f, "pod {pod} cannot be parsed"),
             Self::PodWithoutController(pod) => write!(f, "pod {pod} has no controller that would replace it"),
             Self::PodProtected(pod, blocker) => write!(f, "pod {pod} cannot be evicted: {blocker}"),
+            Self::ReplacementLoop(found) => write!(f, "a loop of replacements: {found}"),
             Self::Paused(paused) => write!(f, "its disruption is paused: {paused}"),
         }
     }
 }
 
-/// All that keeps the node of a NodeClaim from being disrupted for a reason now, by itself, its pods and the pause switch. Budgets and
+/// All that keeps the node of a NodeClaim from being disrupted for a reason now: itself, its pods, the pause switch and loops of
+/// replacements. Budgets and
 /// `consolidateAfter` are not among it.
 #[must_use]
 pub fn disruption_blockers(
@@ -71,9 +78,25 @@ pub fn disruption_blockers(
     }
     let disrupted = DisruptionScope::of(claim, Some(reason));
     found.extend(snapshot.pause.disruption_pause(&disrupted, now).map(DisruptionBlocker::Paused));
+    found.extend(loop_of(snapshot, claim, reason, now).map(DisruptionBlocker::ReplacementLoop));
     let passes = passes_blockers(claim, reason);
     found.extend(snapshot.pods_on(&node.name).filter_map(|pod| pod_blocker(snapshot, pod, passes, now)));
     found
+}
+
+/// The loop of replacements that keeps a node.
+fn loop_of(snapshot: &Snapshot, claim: &Claim, reason: DisruptionReason, now: Timestamp) -> Option<ReplacementLoop> {
+    let pool = snapshot.pools().get(claim.spec.pool.as_ref()?)?;
+    let cause = match reason {
+        DisruptionReason::Underutilized => RecurringCause::CONSOLIDATION,
+        DisruptionReason::Drifted => {
+            let drift = DriftDetector::new(pool, snapshot, now).drift_of(claim)?;
+            ReplacementCause::Drift(drift).recurring(pool)?
+        }
+        DisruptionReason::Empty | DisruptionReason::Expiring => return None,
+    };
+    let loops = ReplacementLoops::of(snapshot, now);
+    loops.get(&pool.name, &cause).filter(|found| found.waits(now)).cloned()
 }
 
 /// What keeps a node from being disrupted, whatever pods it has.

@@ -12,6 +12,7 @@ mod candidate;
 mod causes;
 mod moves;
 mod outlook;
+mod replacement_loops;
 
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
@@ -34,6 +35,7 @@ use causes::{delete_expired, expiring, record_drift};
 use jiff::{SignedDuration, Timestamp};
 use moves::{MoveMemory, Outdated, Search, consolidate, continue_moves, replace_outdated};
 pub use outlook::{NextMove, NodeOutlook, Obstacle, Outlook, OutlookInput, Source, outlook};
+pub use replacement_loops::{ReplacementLoop, ReplacementLoops};
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,7 +156,10 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     empty_nodes.sort_by_key(|c| (Reverse(c.price), c.claim.name.clone()));
     delete_empty(&empty_nodes, memory, &mut budgets, plan);
     let balanced_pools = BalancedPools::of(snapshot, &candidates);
+    let loops = ReplacementLoops::of(snapshot, now);
+    loops.next_at(now).into_iter().for_each(|at| plan.wake_at(at));
     let search = Search {
+        loops: &loops,
         snapshot,
         provision,
         now,

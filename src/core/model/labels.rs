@@ -167,6 +167,8 @@ pub const PLANNED_OFFERINGS: &str = "napkeeper.io/planned-offerings";
 pub const REPLACES: &str = "napkeeper.io/replaces";
 /// Annotation on a NodeClaim: the other NodeClaims that are created with it to replace the same ones.
 pub const REPLACES_WITH: &str = "napkeeper.io/replaces-with";
+/// Annotation on a NodeClaim that replaces others: why, and how often in a row, as JSON.
+pub const REPLACEMENT: &str = "napkeeper.io/replacement";
 /// Annotation on a NodeClaim: the fields of the NodePool and the AKSNodeClass that it was made from.
 pub const MADE_FROM: &str = "napkeeper.io/made-from";
 /// Annotation on a NodeClaim that is being deleted: until when its node must be drained, as RFC 3339.

@@ -35,6 +35,7 @@ pub(crate) fn claim_draft(
         planned: node.offerings,
         replaces: Vec::new(),
         replaces_with: Vec::new(),
+        replacement: None,
     };
     let name = claim_name(&node.pool, seed, now, index)?;
     Some(ClaimDraft {

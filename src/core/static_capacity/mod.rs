@@ -10,7 +10,7 @@ mod static_nodes;
 #[cfg(test)]
 mod tests;
 
-use crate::disruption::{BUDGET_RETRY, ReplacementCause, budget_left};
+use crate::disruption::{BUDGET_RETRY, ReplacementCause, ReplacementLoops, budget_left};
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::names::{ClaimName, NodePoolName};
@@ -238,15 +238,27 @@ impl<'a> StaticPoolReconciler<'a, '_> {
     }
 
     /// How many nodes a pool lacks, and how many of its outdated ones are to be replaced now.
-    fn nodes_to_create(&self, static_pool: &StaticPool<'_>) -> NodesToCreate {
+    fn nodes_to_create(&mut self, static_pool: &StaticPool<'_>) -> NodesToCreate {
         let replacements = self.replacements_of(static_pool).len();
         let wanted = static_pool.replicas.saturating_add(replacements);
         let missing = wanted.saturating_sub(static_pool.members.len());
         if missing > 0 || static_pool.members.len() > wanted || !self.may_disrupt {
             return NodesToCreate { missing, replacements: 0 };
         }
-        let may_begin = |m: &&PoolMember<'_>| m.replacement_may_begin(self.settings, self.now);
-        let replaceable = static_pool.members.iter().filter(may_begin).count();
+        let loops = ReplacementLoops::of(self.snapshot, self.now);
+        loops.next_at(self.now).into_iter().for_each(|at| self.plan.wake_at(at));
+        let found = |m: &PoolMember<'_>| loops.get(&static_pool.pool.name, &m.recurring(static_pool.pool)?);
+        let may_begin = |m: &&PoolMember<'_>| {
+            let waits = found(m).is_some_and(|found| found.waits(self.now));
+            m.replacement_may_begin(self.settings, self.now) && !waits
+        };
+        let (in_loops, others): (Vec<_>, Vec<_>) = static_pool
+            .members
+            .iter()
+            .filter(may_begin)
+            .partition(|m| found(m).is_some_and(|found| !found.is_effective));
+        // Of those that are replaced again and again for one cause, one shows whether this goes on.
+        let replaceable = others.len() + in_loops.len().min(1);
         NodesToCreate { missing: 0, replacements: replaceable.min(static_pool.budget).saturating_sub(replacements) }
     }
 
@@ -319,13 +331,16 @@ impl<'a> StaticPoolReconciler<'a, '_> {
     ) {
         let offerings = node.offerings.len();
         let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
-        let Some(draft) = claim_draft(self.snapshot, node, seed, self.now, number) else { return };
+        let Some(mut draft) = claim_draft(self.snapshot, node, seed, self.now, number) else { return };
         let cause = if is_missing {
             format!("the NodePool wants {} nodes and has {}", static_pool.replicas, static_pool.members.len() + number)
         } else {
             self.memory.replacements.insert(draft.name.clone(), self.now);
             let outdated = static_pool.members.iter().filter(|m| m.may_be_replaced());
             let first = outdated.min_by_key(|m| m.replacement_order(self.settings, self.now));
+            let record = first.and_then(|first| first.replacement(static_pool.pool, self.now));
+            let loops = ReplacementLoops::of(self.snapshot, self.now);
+            draft.spec.replacement = record.map(|record| loops.continued(&static_pool.pool.name, record));
             format!("replaces a node because of {}", first.map(PoolMember::cause).unwrap_or_default())
         };
         let reason = format!("{cause}; cheapest of {offerings} offerings: {best}");

@@ -4,6 +4,7 @@ use crate::disruption::{DriftDetector, Expiry, ReplacementCause, passes_blockers
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::NodePool;
+use crate::model::cluster::replacement::{RecurringCause, Replacement};
 use crate::model::names::ClaimName;
 use crate::model::settings::Settings;
 use crate::provisioning::ProvisionMemory;
@@ -127,6 +128,16 @@ impl<'a> PoolMember<'a> {
             Some(ReplacementCause::Expiry(_)) | None => false,
         };
         self.may_be_replaced() && !is_held
+    }
+
+    /// The cause for which the same may have to be done with what replaces it.
+    pub(crate) fn recurring(&self, pool: &NodePool) -> Option<RecurringCause> {
+        self.cause.as_ref()?.recurring(pool)
+    }
+
+    /// What a NodeClaim records that replaces it.
+    pub(crate) fn replacement(&self, pool: &NodePool, now: Timestamp) -> Option<Replacement> {
+        Some(Replacement::after(self.claim, &self.recurring(pool)?, None, now))
     }
 
     /// Why it is replaced, for people.

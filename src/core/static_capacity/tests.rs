@@ -8,7 +8,7 @@ use crate::fixtures::{
     at, claim, cluster, managed, node, offering, pods, pool, put, requirements_in, reserve, running, settings, shape,
     start,
 };
-use crate::model::cluster::claim::Claim;
+use crate::model::cluster::claim::{Claim, DriftedCondition};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::node_base::NodeBase;
 use crate::model::cluster::pod::{DoNotDisrupt, PodOwner, Taint, TaintEffect};
@@ -636,4 +636,34 @@ fn a_version_that_new_nodes_do_not_have_is_tried_once() {
         }
     }
     assert_eq!((launched, snapshot.claims().len()), (1, 3));
+}
+
+/// What replaces a drifted node has drifted itself.
+#[test]
+fn replacements_without_effect_are_repeated_ever_less_often() {
+    let (mut snapshot, _) = with_nodes(&static_pool(3), 3);
+    let mut changed = static_pool(3);
+    changed.labels.insert("team".into(), "a".into());
+    snapshot.put_pool(changed.name.clone(), changed.clone());
+    let (mut memory, mut launched_at) = (StaticCapacityMemory::default(), Vec::new());
+    for minute in 0..12 * 60 {
+        let plan = pass(&snapshot, &mut memory, minute * 60);
+        launched_at.extend(drafts(&plan).iter().map(|_| minute));
+        let before: BTreeSet<ClaimName> = snapshot.claims().values().map(|c| c.name.clone()).collect();
+        carry_out(&plan, &changed, &mut snapshot, true);
+        let new: Vec<Claim> =
+            snapshot.claims().values().filter(|c| !before.contains(&c.name)).map(|c| Claim::clone(c)).collect();
+        for mut claim in new {
+            claim.created_at = at(minute * 60);
+            claim.status.initialized = Some(at(minute * 60));
+            let (since, reason) = (at(minute * 60), "NodePoolDrifted".into());
+            claim.status.drifted = Some(DriftedCondition { since, reason, message: "labels".into() });
+            claim.spec.labels.remove("team");
+            claim.spec.made_from = None;
+            snapshot.put_claim(claim);
+        }
+    }
+    let waits: Vec<i64> = launched_at.windows(2).map(|pair| pair[1] - pair[0]).filter(|wait| *wait >= 30).collect();
+    assert!(launched_at.len() < 14, "{launched_at:?}");
+    assert!(waits.len() >= 4 && waits.is_sorted() && waits[3] >= 240, "{launched_at:?}");
 }

@@ -25,7 +25,8 @@ use napkeeper_core::model::cluster::claim::{
 use napkeeper_core::model::cluster::pod::Labels;
 use napkeeper_core::model::cluster::pool::DisruptionReason;
 use napkeeper_core::model::labels::{
-    FINALIZER, LAUNCH_INTENT, MADE_FROM, NODEPOOL, PLANNED_OFFERINGS, REPLACES, REPLACES_WITH, TERMINATION_TIMESTAMP,
+    FINALIZER, LAUNCH_INTENT, MADE_FROM, NODEPOOL, PLANNED_OFFERINGS, REPLACEMENT, REPLACES, REPLACES_WITH,
+    TERMINATION_TIMESTAMP,
 };
 use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName, ProviderId};
 use napkeeper_core::plan::ClaimDraft;
@@ -79,7 +80,8 @@ fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
     let grace = found.take_some(&at.key("terminationGracePeriod"), grace, duration::parse);
     let planned = annotation(&object.metadata, PLANNED_OFFERINGS, found);
     // What cannot be read was made from something unknown: it must not hide the NodeClaim.
-    let made_from = object.metadata.annotations.as_ref().and_then(|all| serde_json::from_str(all.get(MADE_FROM)?).ok());
+    let made_from = readable(&object.metadata, MADE_FROM);
+    let replacement = readable(&object.metadata, REPLACEMENT);
     let replaces = names(&object.metadata, REPLACES, found);
     let replaces_with = names(&object.metadata, REPLACES_WITH, found);
     Some(ClaimSpec {
@@ -97,14 +99,16 @@ fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
         planned: planned.unwrap_or_default(),
         replaces,
         replaces_with,
+        replacement,
     })
 }
 
 /// Annotations that are about the NodeClaim itself.
-const OF_CLAIM: [&str; 7] = [
+const OF_CLAIM: [&str; 8] = [
     LAUNCH_INTENT,
     MADE_FROM,
     PLANNED_OFFERINGS,
+    REPLACEMENT,
     REPLACES,
     REPLACES_WITH,
     TERMINATION_TIMESTAMP,
@@ -116,6 +120,11 @@ fn annotations_of_node(meta: &ObjectMeta) -> Labels {
     let mut all = common::labels(meta.annotations.as_ref());
     all.retain(|key, _| !OF_CLAIM.contains(&&**key));
     all
+}
+
+/// What an annotation holds; nothing where it cannot be read.
+fn readable<T: DeserializeOwned>(meta: &ObjectMeta, key: &str) -> Option<T> {
+    serde_json::from_str(meta.annotations.as_ref()?.get(key)?).ok()
 }
 
 /// The NodeClaims that an annotation names.
@@ -263,6 +272,9 @@ fn unsaved_object(name: &ClaimName, spec: &ClaimSpec) -> Result<NodeClaim, serde
             let names: Vec<&str> = claims.iter().map(ClaimName::as_str).collect();
             annotations.insert(key.to_owned(), serde_json::to_string(&names)?);
         }
+    }
+    if let Some(replacement) = &spec.replacement {
+        annotations.insert(REPLACEMENT.to_owned(), serde_json::to_string(replacement)?);
     }
     object.metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     Ok(object)

@@ -11,6 +11,7 @@ use crate::model::cluster::node_template::{FieldChange, NodeTemplate, TemplateOb
 use crate::model::cluster::pool::NodePool;
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{MaintenanceHold, MaintenanceWindows};
+use crate::model::support::hash::fnv1a;
 use crate::plan::{ClaimUpdate, Command, Plan};
 use crate::scheduling::unmet_requirement;
 use crate::snapshot::Snapshot;
@@ -76,6 +77,19 @@ impl Drift {
         } else {
             DriftReason::ImageDrift
         }
+    }
+
+    /// What it is that has changed, and what it is now: equal for nodes that are replaced for the same. What it was makes no
+    /// difference.
+    pub(crate) fn change_id(&self, pool: &NodePool) -> String {
+        let change = |change: &FieldChange| {
+            let to = change.to.as_deref().unwrap_or_default();
+            format!("{} {} {}{to}", change.object.as_str(), change.field, u8::from(change.to.is_some()))
+        };
+        let mut texts: Vec<String> = self.changes.iter().map(change).collect();
+        let requirement = self.unmet_requirement.as_ref().and_then(|key| Some((key, pool.requirements.get(key)?)));
+        texts.extend(requirement.map(|(key, requirement)| format!("{key} {requirement}")));
+        format!("{:016x}", fnv1a(texts.join("\n").bytes()))
     }
 
     /// What the replacement of a node waits for that has only drifted by its image or its version.

@@ -5,7 +5,8 @@ mod expiry;
 mod version_drift;
 
 use crate::model::cluster::claim::Claim;
-use crate::model::cluster::pool::DisruptionReason;
+use crate::model::cluster::pool::{DisruptionReason, NodePool};
+use crate::model::cluster::replacement::RecurringCause;
 pub(super) use drift::record_drift;
 pub use drift::{Drift, DriftDetector, DriftReason};
 pub use expiry::Expiry;
@@ -29,6 +30,16 @@ impl ReplacementCause {
         match self {
             Self::Drift(_) => DisruptionReason::Drifted,
             Self::Expiry(_) => DisruptionReason::Expiring,
+        }
+    }
+
+    /// By what it is known again, if a node of this NodePool may be replaced for it again and again. A node that expires has
+    /// lasted for its time.
+    #[must_use]
+    pub fn recurring(&self, pool: &NodePool) -> Option<RecurringCause> {
+        match self {
+            Self::Drift(drift) => Some(RecurringCause { reason: self.reason(), change: Some(drift.change_id(pool)) }),
+            Self::Expiry(_) => None,
         }
     }
 

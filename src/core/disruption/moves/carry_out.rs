@@ -1,20 +1,57 @@
 //! Carries out what has been found, if it still holds.
 
 use super::super::candidate::Candidate;
+use super::super::causes::ReplacementCause;
 use super::super::{BUDGET_RETRY, VALIDATION_DELAY};
 use super::components::Component;
-use super::search::Pass;
+use super::search::{Pass, Search};
 use super::{Finding, Move};
 use crate::catalog::CapacityType;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::Pod;
 use crate::model::cluster::pool::DisruptionReason;
-use crate::model::names::{ClaimName, NodeName, ObjectKey};
-use crate::plan::{Command, Preconditions};
+use crate::model::cluster::replacement::{RecurringCause, Replacement};
+use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
+use crate::plan::{ClaimDraft, Command, Preconditions};
 use crate::provisioning::claim_draft;
 use crate::scheduling::{NewNode, SchedulingResult, Target};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Why the nodes of a move are replaced.
+pub(super) struct MoveReason<'r> {
+    /// The reason.
+    pub(super) reason: DisruptionReason,
+    /// Why each of them is outdated.
+    pub(super) causes: &'r BTreeMap<ClaimName, ReplacementCause>,
+    /// The number of the move in its pass.
+    pub(super) number: usize,
+    /// For people.
+    pub(super) text: &'r str,
+}
+
+impl MoveReason<'_> {
+    /// The cause for which the same may have to be done with what replaces a node.
+    fn recurring(&self, source: &Candidate<'_>) -> Option<RecurringCause> {
+        match self.reason {
+            DisruptionReason::Underutilized => Some(RecurringCause::CONSOLIDATION),
+            DisruptionReason::Empty | DisruptionReason::Drifted | DisruptionReason::Expiring => {
+                self.causes.get(&source.claim.name)?.recurring(source.pool)
+            }
+        }
+    }
+
+    /// What a NodeClaim records that replaces these: of several rows it goes on with the longest.
+    fn replacement(&self, sources: &[&Candidate<'_>], draft: &ClaimDraft, search: &Search<'_>) -> Option<Replacement> {
+        let offering = draft.spec.planned.first().map(|planned| planned.key.size_and_type());
+        let record = |source: &&Candidate<'_>| {
+            let cause = self.recurring(source)?;
+            let record = Replacement::after(source.claim, &cause, offering.as_deref(), search.now);
+            Some(search.loops.continued(&source.pool.name, record))
+        };
+        sources.iter().filter_map(record).max_by_key(|record| record.in_a_row)
+    }
+}
 
 impl Pass<'_, '_, '_> {
     /// Deletes those of these nodes, whose pods fit on others, of which that has been so for long enough.
@@ -71,22 +108,20 @@ impl Pass<'_, '_, '_> {
         for (index, component) in components.into_iter().enumerate() {
             if self.budgets.consume_all(&component.sources, DisruptionReason::Underutilized) {
                 let (pods, saving) = (component.pods(), component.saving());
-                let why = format!("for {pods} pods saves {saving}/h");
-                self.start(component, DisruptionReason::Underutilized, (index, &why));
+                let text = format!("for {pods} pods saves {saving}/h");
+                let (reason, causes) = (DisruptionReason::Underutilized, &BTreeMap::new());
+                self.start(component, &MoveReason { reason, causes, number: index, text: &text });
             } else {
                 self.retry(self.search.now + BUDGET_RETRY);
             }
         }
     }
 
-    /// Begins a move: of this number in its pass, for people by this text. False if nothing may be launched for it.
-    pub(super) fn start(
-        &mut self,
-        component: Component<'_, '_>,
-        reason: DisruptionReason,
-        (index, why): (usize, &str),
-    ) -> bool {
-        if !self.may_launch(&component.new_nodes, reason) {
+    /// Begins a move. False if nothing may be launched for it, or a loop of replacements would go on.
+    pub(super) fn start(&mut self, component: Component<'_, '_>, why: &MoveReason<'_>) -> bool {
+        let recurring = |source: &&Candidate<'_>| Some((source.pool.name.clone(), why.recurring(source)?));
+        let causes: BTreeSet<_> = component.sources.iter().filter_map(recurring).collect();
+        if !self.may_launch(&component.new_nodes, why.reason) || causes.iter().any(|cause| self.waits(cause)) {
             return false;
         }
         let worth_from = component.worth_from(self.search.now);
@@ -94,13 +129,14 @@ impl Pass<'_, '_, '_> {
         let mut drafts = Vec::new();
         for (i, node) in component.new_nodes.into_iter().enumerate() {
             let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
-            let text = format!("replacing {} with {best} {why}", old.join(", "));
-            let number = usize::MAX - index * 1_000 - i;
+            let text = format!("replacing {} with {best} {}", old.join(", "), why.text);
+            let number = usize::MAX - why.number * 1_000 - i;
             let Some(mut draft) = claim_draft(self.search.snapshot, node, self.search.seed, self.search.now, number)
             else {
                 return false;
             };
             draft.spec.replaces = component.sources.iter().map(|source| source.claim.name.clone()).collect();
+            draft.spec.replacement = why.replacement(&component.sources, &draft, self.search);
             drafts.push((draft, text));
         }
         let names: Vec<ClaimName> = drafts.iter().map(|(draft, _)| draft.name.clone()).collect();
@@ -109,9 +145,17 @@ impl Pass<'_, '_, '_> {
         }
         let sources: Vec<_> = component.sources.iter().map(|source| source.claim.reference()).collect();
         let Some(first) = sources.first().map(|source| source.name.clone()) else { return false };
-        let one = Move { sources, reason, drafts, replacements: Vec::new(), since: self.search.now, worth_from };
+        let (reason, since) = (why.reason, self.search.now);
+        let one = Move { sources, reason, drafts, replacements: Vec::new(), since, worth_from, causes };
         self.memory.moves.insert(first, one);
         true
+    }
+
+    /// Nodes of a NodePool are replaced again and again for this cause, and the next must wait, or is being replaced.
+    fn waits(&self, cause: &(NodePoolName, RecurringCause)) -> bool {
+        let found = self.search.loops.get(&cause.0, &cause.1);
+        found
+            .is_some_and(|found| found.waits(self.search.now) || !found.is_effective && self.memory.replaces_for(cause))
     }
 
     /// True if these nodes may be launched. The one node that a NodePool tries after failures is for pods that wait, or for what is

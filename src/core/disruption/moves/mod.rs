@@ -21,6 +21,7 @@ use super::VALIDATION_DELAY;
 use super::candidate::Candidate;
 use crate::model::cluster::claim::{Claim, ClaimRef};
 use crate::model::cluster::pool::DisruptionReason;
+use crate::model::cluster::replacement::RecurringCause;
 use crate::model::labels::TAINT_DISRUPTED;
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::plan::ClaimDraft;
@@ -92,6 +93,8 @@ pub(super) struct Move {
     since: Timestamp,
     /// Since when it has been worth what it costs, where it must be.
     pub(super) worth_from: Option<Timestamp>,
+    /// Why nodes of which NodePools are replaced, where that may recur. If lost, one more may be replaced for the same.
+    causes: BTreeSet<(NodePoolName, RecurringCause)>,
 }
 
 impl MoveMemory {
@@ -114,6 +117,11 @@ impl MoveMemory {
     /// A budget keeps nodes that would be deleted.
     pub(super) fn is_blocked(&self) -> bool {
         self.is_blocked
+    }
+
+    /// A node of this NodePool is being replaced for this cause.
+    fn replaces_for(&self, cause: &(NodePoolName, RecurringCause)) -> bool {
+        self.moves.values().any(|one| one.causes.contains(cause))
     }
 
     /// When the findings are simulated again.

@@ -5,13 +5,14 @@
 
 use super::super::causes::ReplacementCause;
 use super::super::{BUDGET_RETRY, RemainingBudgets};
+use super::carry_out::MoveReason;
 use super::search::{Pass, Search, each};
 use super::{Candidate, MoveMemory, names_of};
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodeName};
 use crate::plan::{Command, Plan};
 use crate::scheduling::MAX_NEW_NODES;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -41,14 +42,14 @@ pub(in crate::disruption) fn replace_outdated(
     plan: &mut Plan,
 ) -> bool {
     let Outdated { reason, candidates, causes, leaving } = outdated;
-    let tried_lately = |candidate: &Candidate<'_>| {
-        let tried = memory.irreplaceable.get(&candidate.claim.name);
-        tried.is_some_and(|tried| search.now.duration_since(*tried).abs() < RETRY_AFTER)
-    };
     let mut left = budgets.clone();
     let (mut allowed, mut is_waiting) = (Vec::new(), false);
-    for candidate in candidates.iter().filter(|candidate| !memory.holds(candidate.claim)) {
-        if allowed.len() < MAX_SOURCES && !tried_lately(candidate) && left.consume(candidate, reason) {
+    let candidates = candidates.iter().filter(|candidate| !memory.holds(candidate.claim));
+    for candidate in of_loops_one(candidates, search, causes, memory) {
+        if allowed.len() < MAX_SOURCES
+            && !tried_lately(memory, candidate, search.now)
+            && left.consume(candidate, reason)
+        {
             allowed.push(candidate);
         } else {
             is_waiting = true;
@@ -67,6 +68,36 @@ pub(in crate::disruption) fn replace_outdated(
     Pass::new(search, simulation, memory, budgets, plan).replace(&allowed, reason, causes)
 }
 
+fn tried_lately(memory: &MoveMemory, candidate: &Candidate<'_>, now: Timestamp) -> bool {
+    let tried = memory.irreplaceable.get(&candidate.claim.name);
+    tried.is_some_and(|tried| now.duration_since(*tried).abs() < RETRY_AFTER)
+}
+
+/// These nodes, but of those that are replaced again and again for one cause none while the next replacement waits, and then
+/// one.
+fn of_loops_one<'c, 'a>(
+    candidates: impl Iterator<Item = &'c Candidate<'a>>,
+    search: &Search<'_>,
+    causes: &BTreeMap<ClaimName, ReplacementCause>,
+    memory: &MoveMemory,
+) -> Vec<&'c Candidate<'a>> {
+    if search.loops.is_empty() {
+        return candidates.collect();
+    }
+    let mut tried = BTreeSet::new();
+    let is_next = |candidate: &&Candidate<'_>| {
+        let cause = causes.get(&candidate.claim.name).and_then(|cause| cause.recurring(candidate.pool));
+        let Some(cause) = cause.map(|cause| (candidate.pool.name.clone(), cause)) else { return true };
+        let Some(found) = search.loops.get(&cause.0, &cause.1) else { return true };
+        if found.is_effective {
+            return true;
+        }
+        let is_due = !found.waits(search.now) && !memory.replaces_for(&cause);
+        is_due && !tried_lately(memory, candidate, search.now) && tried.insert(cause)
+    };
+    candidates.filter(is_next).collect()
+}
+
 impl Pass<'_, '_, '_> {
     /// Takes away as many of these nodes as can be; true if there are any.
     fn replace(
@@ -82,8 +113,9 @@ impl Pass<'_, '_, '_> {
         let replaced_sources: Vec<&Candidate<'_>> = replaced.iter().flat_map(|found| found.sources.clone()).collect();
         for (index, found) in replaced.into_iter().enumerate() {
             let names = names_of(&found.sources);
-            let why = why(&found.sources, causes);
-            if self.budgets.consume_all(&found.sources, reason) && self.start(found, reason, (index, &why)) {
+            let text = why(&found.sources, causes);
+            let why = MoveReason { reason, causes, number: index, text: &text };
+            if self.budgets.consume_all(&found.sources, reason) && self.start(found, &why) {
                 begun.extend(names);
             }
         }

@@ -67,6 +67,7 @@ fn adopt(snapshot: &Snapshot, memory: &mut MoveMemory, now: Timestamp) {
             replacements: Vec::new(),
             since: replacement.created_at,
             worth_from: None,
+            causes: BTreeSet::new(),
         });
         // Without one of them, the others have no room for all pods: it fails.
         for name in std::iter::once(&replacement.name).chain(&replacement.spec.replaces_with) {

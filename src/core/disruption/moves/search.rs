@@ -6,6 +6,7 @@
 
 use super::super::balanced::BalancedPools;
 use super::super::candidate::Candidate;
+use super::super::replacement_loops::ReplacementLoops;
 use super::super::{BUDGET_RETRY, RemainingBudgets, allows_consolidation};
 use super::components::{Component, MoveFilter};
 use super::scatter::Rooms;
@@ -14,6 +15,7 @@ use super::soft_taints::{is_soft_tainted, soft_taint};
 use super::{Finding, MoveMemory, names_of};
 use crate::catalog::CapacityType;
 use crate::model::cluster::pool::DisruptionReason;
+use crate::model::cluster::replacement::RecurringCause;
 use crate::model::names::{ClaimName, NodeName};
 use crate::model::settings::Settings;
 use crate::model::support::parallel::map_in_order;
@@ -43,6 +45,8 @@ pub(in crate::disruption) struct Search<'a> {
     pub(in crate::disruption) seed: u64,
     /// The available offerings, computed once on first use.
     pub(in crate::disruption) available_offerings: &'a dyn Fn() -> &'a AvailableOfferings,
+    /// Nodes that are replaced again and again.
+    pub(in crate::disruption) loops: &'a ReplacementLoops,
     /// The capacity that CapacityBuffers have.
     pub(in crate::disruption) buffer_capacity: &'a BufferCapacity,
     /// NodePools with the policy `Balanced`.
@@ -202,10 +206,14 @@ impl<'p> Pass<'p, '_, '_> {
         self.search.now.checked_add((quiet_for / 4).max(self.search.settings.disruption_poll_interval)).ok()
     }
 
-    /// Those that the budgets of their pools allow to be disrupted, in order, and whether there are others.
+    /// Those that the budgets of their pools allow to be disrupted, and no loop of replacements holds, in order; and whether
+    /// there are others.
     fn within_budgets<'c, 'a>(&mut self, candidates: &[&'c Candidate<'a>]) -> (Vec<&'c Candidate<'a>>, bool) {
-        let budgets = &mut *self.budgets;
-        let is_open = |c: &&Candidate<'_>| budgets.left(c.pool, DisruptionReason::Underutilized) > 0;
+        let (budgets, Search { loops, now, .. }) = (&mut *self.budgets, self.search);
+        let waits = |c: &Candidate<'_>| {
+            loops.get(&c.pool.name, &RecurringCause::CONSOLIDATION).is_some_and(|one| one.waits(*now))
+        };
+        let is_open = |c: &&Candidate<'_>| !waits(c) && budgets.left(c.pool, DisruptionReason::Underutilized) > 0;
         let open: Vec<&Candidate<'_>> = candidates.iter().copied().filter(is_open).collect();
         let is_blocked = open.len() < candidates.len();
         (open, is_blocked)

@@ -2,6 +2,7 @@
 
 use super::node_template::NodeTemplate;
 use super::pod::{Labels, Taint};
+use super::replacement::Replacement;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::offering::OfferingKey;
@@ -68,6 +69,8 @@ pub struct ClaimSpec {
     pub replaces: Vec<ClaimName>,
     /// The other NodeClaims that are created with it to replace them.
     pub replaces_with: Vec<ClaimName>,
+    /// Why it replaces others; `None` of one that replaces none, or that expire soon.
+    pub replacement: Option<Replacement>,
 }
 
 impl ClaimSpec {
@@ -89,6 +92,7 @@ impl ClaimSpec {
             planned: Vec::new(),
             replaces: Vec::new(),
             replaces_with: Vec::new(),
+            replacement: None,
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod node_template;
 pub mod offering;
 pub mod pod;
 pub mod pool;
+pub mod replacement;
 pub mod status;
 pub mod topology;
 pub mod volume;

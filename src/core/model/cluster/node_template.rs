@@ -57,6 +57,19 @@ pub enum TemplateObject {
     Kubelet,
 }
 
+impl TemplateObject {
+    /// Its kind, or the name of the file.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NodePool => "NodePool",
+            Self::NodeClass => "AKSNodeClass",
+            Self::Configuration => "napkeeper.yaml",
+            Self::Kubelet => "kubelet",
+        }
+    }
+}
+
 /// A field that has changed since a NodeClaim was created.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldChange {
@@ -93,13 +106,7 @@ impl FieldChange {
 
 impl fmt::Display for FieldChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let object = match self.object {
-            TemplateObject::NodePool => "NodePool",
-            TemplateObject::NodeClass => "AKSNodeClass",
-            TemplateObject::Configuration => "napkeeper.yaml",
-            TemplateObject::Kubelet => "kubelet",
-        };
-        write!(f, "{object} {}: ", self.field)?;
+        write!(f, "{} {}: ", self.object.as_str(), self.field)?;
         match (&self.from, &self.to) {
             (Some(from), Some(to)) => write!(f, "{from:?} is now {to:?}"),
             (None, Some(to)) => write!(f, "set to {to:?}"),

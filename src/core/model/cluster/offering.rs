@@ -138,6 +138,12 @@ impl OfferingKey {
             (labels::CAPACITY_TYPE, self.capacity_type.as_str()),
         ]
     }
+
+    /// Size and capacity type: what a node costs but for its zone.
+    #[must_use]
+    pub fn size_and_type(&self) -> String {
+        format!("{} {}", self.size, self.capacity_type)
+    }
 }
 
 impl fmt::Display for OfferingKey {

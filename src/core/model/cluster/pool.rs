@@ -6,6 +6,7 @@ use crate::model::amounts::resources::Resources;
 use crate::model::names::{ArmId, NodeClassName, NodePoolName, Uid};
 use crate::model::requirements::Requirements;
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -99,7 +100,7 @@ pub enum ConsolidationPolicy {
 }
 
 /// Why a node is disrupted within budgets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DisruptionReason {
     /// Its pods fit elsewhere or on something cheaper.
     Underutilized,

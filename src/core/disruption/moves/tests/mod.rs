@@ -1,5 +1,6 @@
 //! Tests of moves, in a cluster whose writes take effect at once.
 
+mod loops;
 mod outdated;
 mod progress;
 mod search;

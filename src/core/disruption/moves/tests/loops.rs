@@ -1,0 +1,143 @@
+//! Tests of how replacements that have no effect are repeated.
+
+use super::*;
+use crate::disruption::{DisruptionBlocker, ReplacementLoops, disruption_blockers};
+use crate::model::cluster::claim::ClaimSpec;
+use crate::model::cluster::replacement::{LOOP_LENGTH, RecurringCause, Replacement};
+
+const HOUR: i64 = 3_600;
+
+/// Drifted nodes `c00` to `c02`, one of which may go at once. The first has been replaced, as the last of so many in a row, by one that
+/// has drifted in the same way, or has not. Returns the name of that one.
+fn replaced(in_a_row: u32, has_drifted: bool) -> (World, String) {
+    let mut world = World::new(SMALL, 3);
+    for n in 0..3 {
+        world.run_pod(&format!("p{n}"), &format!("c{n:02}"), 1_500);
+    }
+    let old = world.claim("c00").spec;
+    world.pool.labels.insert("team".into(), "a".into());
+    world.set_budget(BudgetNodes::Count(1));
+    world.all(60);
+    let mut draft = world.drafts.remove(0);
+    let record = draft.spec.replacement.take().unwrap();
+    assert_eq!(record.in_a_row, 1);
+    draft.spec.replacement = Some(Replacement { in_a_row, ..record });
+    if has_drifted {
+        let ClaimSpec { labels, made_from, .. } = old;
+        draft.spec = ClaimSpec { labels, made_from, ..draft.spec };
+    }
+    world.initialize(&draft);
+    let name = draft.name.to_string();
+    let mut claim = world.claim(&name);
+    (claim.created_at, claim.status.initialized) = (at(world.now), Some(at(world.now)));
+    world.snapshot.put_claim(claim);
+    assert_eq!(world.wait(60).last(), Some(&"drifted c00".to_owned()));
+    let gone = world.node("c00");
+    let pod = world.snapshot.pods_on(&gone.name).next().unwrap().key.clone();
+    world.snapshot.remove_pod(&pod);
+    world.snapshot.remove_node(&gone.name);
+    world.snapshot.remove_claim(&ClaimName::new("c00").unwrap());
+    world.run_pod("p0", &name, 1_500);
+    (world, name)
+}
+
+fn marks(done: &[String]) -> usize {
+    done.iter().filter(|text| text.starts_with("mark")).count()
+}
+
+#[test]
+fn from_the_third_in_a_row_on_the_next_waits_twice_as_long_each_time() {
+    for (in_a_row, minutes) in [(1, 0), (2, 0), (3, 30), (4, 60), (5, 120), (8, 960), (9, 1_440), (40, 1_440)] {
+        let (mut world, _) = replaced(in_a_row, true);
+        let (before, after) = (world.all(minutes * 60 - 120), world.all(300));
+        assert_eq!((marks(&before), marks(&after)), (0, 1), "{in_a_row} in a row: {before:?}, {after:?}");
+        let next = world.drafts[0].spec.replacement.as_ref().unwrap().in_a_row;
+        // In a loop it goes on, whichever node is replaced.
+        let expected = if in_a_row < LOOP_LENGTH { 1 } else { in_a_row + 1 };
+        assert_eq!(next, expected, "{in_a_row} in a row");
+    }
+}
+
+#[test]
+fn others_go_at_once_when_the_last_one_does_not_differ() {
+    let (mut world, name) = replaced(3, false);
+    assert_eq!(marks(&world.all(300)), 1);
+    assert_eq!(world.drafts[0].spec.replacement.as_ref().unwrap().in_a_row, 1);
+    assert!(world.claim(&name).status.drifted.is_none());
+}
+
+#[test]
+fn another_change_does_not_wait() {
+    let (mut world, _) = replaced(6, true);
+    assert_eq!(marks(&world.all(600)), 0);
+    world.pool.labels.insert("team".into(), "b".into());
+    world.snapshot.put_pool(world.pool.name.clone(), world.pool.clone());
+    assert_eq!(marks(&world.all(300)), 1);
+}
+
+#[test]
+fn a_loop_survives_a_restart_and_is_told_with_what_keeps_a_node() {
+    let (mut world, name) = replaced(4, true);
+    world.restart();
+    assert_eq!(marks(&world.all(HOUR / 2)), 0);
+    let kept = disruption_blockers(&world.snapshot, &world.claim("c01"), DisruptionReason::Drifted, at(world.now));
+    let next_at = world.claim(&name).created_at + SignedDuration::from_hours(1);
+    let text = format!(
+        "a loop of replacements: 4 replacements in a row, each of the one before, for the same cause: Drifted (NodePool \
+         spec.template.metadata.labels[team]: set to \"a\"); the next one waits until {next_at}"
+    );
+    assert_eq!(kept.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
+    assert!(matches!(kept[0], DisruptionBlocker::ReplacementLoop(_)));
+    let empty = disruption_blockers(&world.snapshot, &world.claim("c01"), DisruptionReason::Empty, at(world.now));
+    assert!(empty.is_empty(), "{empty:?}");
+}
+
+#[test]
+fn expired_nodes_do_not_wait() {
+    let (mut world, _) = replaced(9, true);
+    let mut claim = world.claim("c01");
+    claim.spec.expire_after = Some(at(world.now + 60).duration_since(claim.created_at));
+    world.snapshot.put_claim(claim);
+    assert!(world.all(120).contains(&"expired c01".to_owned()));
+}
+
+/// A small node that has replaced a large one, and its record.
+fn consolidated(record: Option<Replacement>) -> (World, Replacement) {
+    let mut world = oversized();
+    let mut claim = world.claim("c00");
+    claim.created_at = at(0) - SignedDuration::from_hours(3);
+    claim.spec.replacement = record;
+    world.snapshot.put_claim(claim);
+    world.all(120);
+    let record = world.drafts.remove(0).spec.replacement.unwrap();
+    (world, record)
+}
+
+#[test]
+fn consolidation_counts_only_what_brings_an_offering_back() {
+    let (_, cheaper) = consolidated(None);
+    let large = format!("{LARGE} on-demand");
+    let expected = Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row: 0, offerings: vec![large.clone()] };
+    assert_eq!(cheaper, expected);
+    let before = Replacement { in_a_row: 1, offerings: vec![format!("{SMALL} on-demand")], ..cheaper };
+    let (_, back) = consolidated(Some(before.clone()));
+    assert_eq!((back.in_a_row, back.offerings), (2, vec![format!("{SMALL} on-demand"), large]));
+    let drift = RecurringCause { reason: DisruptionReason::Drifted, change: Some("1".to_owned()) };
+    let (_, other) = consolidated(Some(Replacement { cause: drift, ..before }));
+    assert_eq!(other.in_a_row, 0, "another cause is another row");
+}
+
+#[test]
+fn consolidation_waits_and_forgets_a_row_whose_last_node_has_lasted() {
+    for (in_a_row, age_hours, replaces) in [(2, 0, true), (20, 0, false), (20, 23, false), (20, 29, true)] {
+        let mut world = oversized();
+        let mut claim = world.claim("c00");
+        claim.created_at = at(0) - SignedDuration::from_hours(age_hours);
+        let offerings = vec![format!("{SMALL} on-demand")];
+        claim.spec.replacement = Some(Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row, offerings });
+        world.snapshot.put_claim(claim);
+        let loops = ReplacementLoops::of(&world.snapshot, at(world.now));
+        assert_eq!(loops.is_empty(), replaces, "{in_a_row} in a row, {age_hours} h");
+        assert_eq!(marks(&world.all(600)) > 0, replaces, "{in_a_row} in a row, {age_hours} h");
+    }
+}
