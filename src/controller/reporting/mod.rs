@@ -3,6 +3,7 @@
 //! A decision is an event on the object that it concerns; so is a failure, with a way to fix it if one is known.
 
 mod karpenter;
+mod nodepools;
 mod pause;
 mod repairs;
 mod sweeps;
@@ -11,7 +12,7 @@ use jiff::Timestamp;
 pub(crate) use karpenter::KarpenterMetrics;
 use napkeeper_core::engine::decide::Memory;
 use napkeeper_core::engine::decision::DecisionKind;
-use napkeeper_core::lifecycle::{BlockedDrain, NodeOutage, PoolFailures};
+use napkeeper_core::lifecycle::{BlockedDrain, NodeOutage};
 use napkeeper_core::model::cluster::launch_hold::LaunchHold;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::{ClaimName, NodeName, ObjectKey, Uid};
@@ -24,6 +25,7 @@ use napkeeper_serve::prometheus_client::metrics::family::Family;
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
 use napkeeper_serve::prometheus_client::metrics::histogram::Histogram;
 use napkeeper_serve::prometheus_client::registry::Registry;
+use nodepools::PoolReporter;
 use pause::PauseReporter;
 use repairs::RepairReporter;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,13 +48,13 @@ pub(super) struct Reporter {
     nodes: Gauge,
     node_outage: Gauge,
     launch_hold: Gauge,
-    failing_pools: Gauge,
     blocked_drains: Gauge,
     clock_skew: Gauge,
     skew: ClockSkew,
     /// Problems that have been reported: unschedulable pods, missing nodes, conflicts of NodeOverlays.
     reported: BTreeSet<String>,
     karpenter: Option<KarpenterMetrics>,
+    pools: PoolReporter,
     repairs: RepairReporter,
     sweeps: SweepReporter,
     pause: PauseReporter,
@@ -86,12 +88,12 @@ impl Reporter {
             nodes: Gauge::default(),
             node_outage: Gauge::default(),
             launch_hold: Gauge::default(),
-            failing_pools: Gauge::default(),
             blocked_drains: Gauge::default(),
             clock_skew: Gauge::default(),
             skew,
             reported: BTreeSet::new(),
             karpenter,
+            pools: PoolReporter::new(registry),
             repairs: RepairReporter::new(registry),
             sweeps: SweepReporter::new(registry),
             pause: PauseReporter::new(registry),
@@ -113,8 +115,6 @@ impl Reporter {
         registry.register("node_outage", outage, reporter.node_outage.clone());
         let held = "1 while nothing may be launched in this cluster, whatever the pause switch says";
         registry.register("launch_hold", held, reporter.launch_hold.clone());
-        let failing = "NodePools whose last nodes did not come up: they are held, or try one node at a time";
-        registry.register("failing_nodepools", failing, reporter.failing_pools.clone());
         let blocked = "Nodes whose drain has not moved for 30 s";
         registry.register("blocked_drains", blocked, reporter.blocked_drains.clone());
         let skew = "Seconds by which this clock is ahead of the API server's; nothing is launched or deleted beyond 60";
@@ -133,7 +133,6 @@ impl Reporter {
             &self.nodes,
             &self.node_outage,
             &self.launch_hold,
-            &self.failing_pools,
             &self.blocked_drains,
         ];
         for gauge in all {
@@ -141,6 +140,7 @@ impl Reporter {
         }
         self.pause.clear();
         self.reported.clear();
+        self.pools.clear();
         self.repairs.clear();
         self.karpenter.iter_mut().for_each(KarpenterMetrics::clear);
         self.sweeps.clear();
@@ -179,7 +179,7 @@ impl Reporter {
         self.pause.report(snapshot, now);
         let mut problems = BTreeSet::new();
         self.report_launch_hold(memory.launch_check.hold.as_ref(), snapshot, &mut problems);
-        self.report_failing_pools(&memory.lifecycle.pool_failures, snapshot, &mut problems);
+        self.pools.report(&memory.lifecycle.pool_failures, snapshot, &self.events, now);
         self.report_blocked_drains(&memory.lifecycle.blocked_drains, snapshot, &mut problems);
         self.karpenter.iter_mut().for_each(|metrics| metrics.observe(snapshot));
         self.repairs.report(&memory.lifecycle.blocked_repairs, snapshot, &self.events);
@@ -243,20 +243,6 @@ impl Reporter {
             }
         }
         problems.insert(reason);
-    }
-
-    /// Reports NodePools whose nodes do not come up.
-    fn report_failing_pools(&self, failures: &PoolFailures, snapshot: &Snapshot, problems: &mut BTreeSet<String>) {
-        self.failing_pools.set(i64::try_from(failures.held().count()).unwrap_or(i64::MAX));
-        for (name, reason) in failures.held() {
-            let key = format!("{name}: {reason}");
-            if let Some(pool) = snapshot.pools().get(name).filter(|_| !self.reported.contains(&key)) {
-                tracing::warn!(pool = %name, why = reason, "NodePool is held");
-                let regarding = cluster_scoped(("karpenter.sh/v1", "NodePool"), name.as_str(), &pool.uid);
-                self.events.publish(regarding, "LaunchesHeld", &reason, true);
-            }
-            problems.insert(key);
-        }
     }
 
     /// Reports drains that do not move, on their NodeClaim and their Node.

@@ -14,6 +14,7 @@ mod tests;
 mod usage;
 mod write_times;
 
+use crate::disruption::ReplacementLoops;
 use crate::lifecycle::PoolFailures;
 use crate::model::cluster::pool::NodePool;
 use crate::model::cluster::status::{ConditionType, Conditions, InvalidPool, PoolStatus, StatusCondition};
@@ -49,7 +50,8 @@ pub fn report_status(
     let mut plan = Plan::default();
     if settings.mode == ControllerMode::Provisioner {
         report_classes(snapshot, memory, now, &mut plan);
-        let reporter = Reporter { snapshot, failures, windows: &settings.maintenance_windows, now };
+        let loops = &ReplacementLoops::of(snapshot, now);
+        let reporter = Reporter { snapshot, failures, loops, windows: &settings.maintenance_windows, now };
         report_pools(&reporter, memory, &mut plan);
         refuse_standalone_claims(snapshot, now, &mut plan);
     }
@@ -114,6 +116,7 @@ struct Target<'a> {
 struct Reporter<'a> {
     snapshot: &'a Snapshot,
     failures: &'a PoolFailures,
+    loops: &'a ReplacementLoops,
     windows: &'a MaintenanceWindows,
     now: Timestamp,
 }
@@ -155,7 +158,11 @@ impl Reporter<'_> {
         let mut by_type = BTreeMap::from([(ConditionType::ValidationSucceeded, wrong)]);
         by_type.insert(ConditionType::Ready, ready(&by_type));
         // What these say survives a version that cannot be read.
-        for kind in [ConditionType::NodeRegistrationHealthy, ConditionType::LaunchesAllowed] {
+        for kind in [
+            ConditionType::NodeRegistrationHealthy,
+            ConditionType::LaunchesAllowed,
+            ConditionType::ReplacementsEffective,
+        ] {
             by_type.extend(pool.status.conditions.get(kind).map(|known| (kind, known.clone())));
         }
         self.status(pool.generation, by_type, None, usage)

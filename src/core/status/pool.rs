@@ -24,6 +24,7 @@ impl Reporter<'_> {
         let sometimes = [
             (ConditionType::LaunchesAllowed, self.launches_allowed(pool)),
             (ConditionType::NodeRegistrationHealthy, self.registration_healthy(pool)),
+            (ConditionType::ReplacementsEffective, self.replacements_effective(pool)),
         ];
         let sometimes = sometimes.into_iter().filter_map(|(kind, condition)| Some((kind, condition?)));
         always.into_iter().chain(sometimes).collect()
@@ -51,6 +52,17 @@ impl Reporter<'_> {
             None => {
                 recovered(pool.status.conditions.get(ConditionType::NodeRegistrationHealthy).cloned(), "NodeCameUp")
             }
+        }
+    }
+
+    fn replacements_effective(&self, pool: &NodePool) -> Option<StatusCondition> {
+        let mut loops = self.loops.iter().filter(|(name, _)| **name == pool.name).map(|(_, found)| found);
+        match loops.next() {
+            Some(first) => {
+                let all: Vec<String> = std::iter::once(first).chain(loops).map(ToString::to_string).collect();
+                Some(StatusCondition::failing("ReplacementLoop", &all.join("; ")))
+            }
+            None => recovered(pool.status.conditions.get(ConditionType::ReplacementsEffective).cloned(), "LoopEnded"),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::Reporter;
 use super::usage::PoolUsage;
-use crate::disruption::{DriftDetector, budget_left};
+use crate::disruption::{DriftDetector, ReplacementLoop, budget_left};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::cluster::status::{ConditionType, StatusCondition};
@@ -55,6 +55,10 @@ fn obstacles(pool: &NodePool, drifted: &[Arc<Claim>], reporter: &Reporter<'_>) -
     if let Some((count, hold)) = held {
         let waits = if count == 1 { "waits" } else { "wait" };
         all.push(format!("{count} {waits} for the maintenance window{}", hold.end()));
+    }
+    let is_of_drift = |found: &ReplacementLoop| found.reason == DisruptionReason::Drifted && found.waits(now);
+    if let Some((_, found)) = reporter.loops.iter().find(|(name, found)| **name == pool.name && is_of_drift(found)) {
+        all.push(format!("replacements have had no effect, and the next one waits until {}", found.next_at));
     }
     if !waiting.is_empty() {
         let drifted = DisruptionScope::new(&pool.name, DisruptionReason::Drifted);

@@ -5,9 +5,10 @@ use crate::catalog::CapacityType::OnDemand;
 use crate::fixtures::{at, claim, class, cluster, managed, node, offering, pool, put, settings};
 use crate::lifecycle::PoolFailures;
 use crate::model::amounts::resources::Resources;
-use crate::model::cluster::claim::{Claim, DriftedCondition, TerminationCondition};
+use crate::model::cluster::claim::{Claim, ClaimStatus, DriftedCondition, TerminationCondition};
 use crate::model::cluster::launch_hold::LaunchHold;
-use crate::model::cluster::pool::{Budget, BudgetNodes, NodeClass, NodePool};
+use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodeClass, NodePool};
+use crate::model::cluster::replacement::{RecurringCause, Replacement};
 use crate::model::cluster::status::{
     ConditionType, Conditions, InvalidClass, InvalidPool, PoolStatus, StatusCondition,
 };
@@ -16,6 +17,7 @@ use crate::model::names::{ClaimName, NodePoolName, ProviderId, Uid};
 use crate::model::settings::{ControllerMode, Pause, PauseSwitch, Settings};
 use crate::plan::{ClaimUpdate, Command, Plan};
 use crate::snapshot::{CommandKey, Snapshot};
+use jiff::SignedDuration;
 use std::sync::Arc;
 
 const SMALL: &str = "Standard_D2s_v5";
@@ -244,6 +246,42 @@ fn a_status_that_another_has_overwritten_is_written_again() {
     snapshot.put_pool(name(), overwritten);
     step(&mut snapshot, &mut memory, 60);
     assert_eq!(snapshot.pools().get(&name()).unwrap().status, wanted);
+}
+
+#[test]
+fn a_loop_of_replacements_is_told_until_it_is_over() {
+    let mut snapshot = cluster([pool("general")]);
+    let (claim, node) = drifted("general-a");
+    let record = |in_a_row| {
+        let cause = RecurringCause { reason: DisruptionReason::Drifted, change: Some("0".to_owned()) };
+        Some(Replacement { cause, in_a_row, offerings: Vec::new() })
+    };
+    let with = |in_a_row, claim: &Claim| {
+        let mut claim = claim.clone();
+        claim.spec.replacement = record(in_a_row);
+        (claim, node.clone())
+    };
+    put(&mut snapshot, with(2, &claim));
+    assert_eq!(status(&snapshot).conditions.get(ConditionType::ReplacementsEffective), None);
+    put(&mut snapshot, with(3, &claim));
+    let mut memory = StatusMemory::default();
+    step(&mut snapshot, &mut memory, 0);
+    let told = condition(&snapshot, ConditionType::ReplacementsEffective);
+    let until = claim.created_at + SignedDuration::from_mins(30);
+    let message = format!(
+        "3 replacements in a row, each of the one before, for the same cause: Drifted (labels); the next one waits until {until}"
+    );
+    assert_eq!((told.holds, &*told.reason, &*told.message), (false, "ReplacementLoop", &*message));
+    assert!(condition(&snapshot, ConditionType::Ready).holds, "it is no failure");
+    let rollout = condition(&snapshot, ConditionType::NodesUpToDate).message;
+    assert!(rollout.contains(&format!("have had no effect, and the next one waits until {until}")), "{rollout}");
+    let up_to_date = Claim { status: ClaimStatus { drifted: None, ..claim.status.clone() }, ..claim.clone() };
+    put(&mut snapshot, with(3, &up_to_date));
+    for (second, holds) in [(600, false), (5 * 3_600, true)] {
+        step(&mut snapshot, &mut memory, second);
+        let conditions = &snapshot.pools().get(&name()).unwrap().status.conditions;
+        assert_eq!(conditions.get(ConditionType::ReplacementsEffective).unwrap().holds, holds, "{second}");
+    }
 }
 
 #[test]

@@ -18,18 +18,21 @@ pub enum ConditionType {
     NodeRegistrationHealthy,
     /// Of a NodePool: whether anything may be launched in this cluster. It is napkeeper's own.
     LaunchesAllowed,
+    /// Of a NodePool: whether what replaces its nodes stays. It is napkeeper's own.
+    ReplacementsEffective,
     /// Of a NodePool: whether all its nodes are as it and its AKSNodeClass would make them now. It is napkeeper's own.
     NodesUpToDate,
 }
 
 impl ConditionType {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Ready,
         Self::ValidationSucceeded,
         Self::NodeClassReady,
         Self::NodeRegistrationHealthy,
         Self::LaunchesAllowed,
+        Self::ReplacementsEffective,
         Self::NodesUpToDate,
     ];
 
@@ -42,6 +45,7 @@ impl ConditionType {
             Self::NodeClassReady => "NodeClassReady",
             Self::NodeRegistrationHealthy => "NodeRegistrationHealthy",
             Self::LaunchesAllowed => "LaunchesAllowed",
+            Self::ReplacementsEffective => "ReplacementsEffective",
             Self::NodesUpToDate => "NodesUpToDate",
         }
     }
