@@ -64,17 +64,22 @@ impl World {
 
     /// The Node of a VM of a NodeClaim, with the labels of its kubelet's configuration.
     fn new_node(&self, claim: &ClaimName, vm: &ArmId, size: &VmSize, labels: Labels) -> Option<NewNode> {
-        let class = &self.cluster.state().claims().get(claim)?.spec.class;
-        let types = self.controller.inner.instance_types_of(class)?;
+        let spec = &self.cluster.state().claims().get(claim)?.spec;
+        let types = self.controller.inner.instance_types_of(&spec.class)?;
         let instance = types.iter().find(|t| t.facts.name == *size)?;
+        let other = self.injected.other_image.as_ref().filter(|image| spec.pool.as_ref() == Some(&image.pool));
+        let mut allocatable = instance.allocatable.clone();
+        if let Some(image) = other {
+            allocatable.cpu_millis = allocatable.cpu_millis * image.allocatable_permille / 1_000;
+        }
         Some(NewNode {
             name: NodeName::new(vm.name()).ok()?,
             provider_id: ProviderId::of_vm(vm),
             labels,
             taints: Vec::new(),
             capacity: instance.capacity.clone(),
-            allocatable: instance.allocatable.clone(),
-            kubelet_version: Some(Arc::clone(&self.kubelet_version)),
+            allocatable,
+            kubelet_version: Some(Arc::clone(other.map_or(&self.kubelet_version, |image| &image.kubelet_version))),
         })
     }
 

@@ -23,7 +23,7 @@ use actions::InjectedState;
 pub(crate) use actions::LoadTargets;
 pub use actions::{
     Action, ControllerFault, ExternalEdit, FaultyNodes, FinalizerFault, IdentityFault, InjectedFault, IntentEdit,
-    NodeFault, RestoreFault, ShortageSpec, SoleUser, TagEdit,
+    NodeFault, OtherImage, RestoreFault, ShortageSpec, SoleUser, TagEdit,
 };
 pub use controller::{
     AzureAccess, ChoosesNodes, Crash, CrashPoint, DirectAccess, Freeze, LaunchReason, WatchedKind, WriteSide,

@@ -5,7 +5,7 @@ use crate::cluster::{BrokenKubelets, Cluster, Delta};
 use crate::workload::{PodBudget, PodTemplate, Workload};
 use jiff::Timestamp;
 use napkeeper_core::catalog::overlay::Overlay;
-use napkeeper_core::model::cluster::claim::{Claim, ClaimStatus, LaunchIntent};
+use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent};
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::model::cluster::pool::DaemonSet;
@@ -205,6 +205,15 @@ impl Cluster {
         self.advance_clock(now);
         if let Some(claim) = self.store.claims().get(claim).cloned() {
             self.put_claim(Claim { intent, ..Claim::clone(&claim) });
+        }
+    }
+
+    /// A user removes from a NodeClaim why it has replaced others, and how often in a row.
+    pub fn remove_replacement(&mut self, claim: &ClaimName, now: Timestamp) {
+        self.advance_clock(now);
+        if let Some(claim) = self.store.claims().get(claim).filter(|claim| claim.spec.replacement.is_some()).cloned() {
+            let spec = ClaimSpec { replacement: None, ..claim.spec.clone() };
+            self.put_claim(Claim { spec, ..Claim::clone(&claim) });
         }
     }
 

@@ -5,7 +5,8 @@ use crate::cloud::{DiskDraft, FaultDuration, LateFailure, ListingLag};
 use crate::cluster::ClusterListing;
 use crate::world::timeline::EventKind;
 use crate::world::{
-    Action, ControllerFault, ExternalEdit, FinalizerFault, IdentityFault, NodeFault, RestoreFault, WatchedKind, World,
+    Action, ControllerFault, ExternalEdit, FinalizerFault, IdentityFault, NodeFault, OtherImage, RestoreFault,
+    WatchedKind, World,
 };
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
@@ -148,6 +149,8 @@ pub(in crate::world) struct InjectedState {
     related_fail_until: Option<Timestamp>,
     /// Writes whose answers are lost, or that are refused.
     pub(in crate::world) answers: AnswerFaults,
+    /// The NodePool whose nodes have another image than the rest.
+    pub(in crate::world) other_image: Option<OtherImage>,
     /// A backup of the OrphanRecords, and when it was taken.
     pub(super) records: Option<(Timestamp, Arc<OrphanRecords>)>,
 }

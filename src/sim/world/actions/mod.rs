@@ -32,7 +32,7 @@ use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ArmId, NodePoolName, ObjectKey, ObjectName, VmSize, Zone};
 use napkeeper_core::model::orphans::sweep::SweepMode;
 use napkeeper_core::model::settings::PauseKey;
-pub use node_faults::{FaultyNodes, IntentEdit, NodeFault};
+pub use node_faults::{FaultyNodes, IntentEdit, NodeFault, OtherImage};
 pub use restore_faults::RestoreFault;
 use serde::Deserialize;
 use std::sync::Arc;

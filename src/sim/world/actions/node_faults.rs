@@ -8,7 +8,7 @@ use napkeeper_core::model::azure::cloud::PowerState;
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::node::{ConditionStatus, Node, NodeCondition};
 use napkeeper_core::model::labels;
-use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ProviderId};
+use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ProviderId};
 use std::sync::Arc;
 
 /// What happens to nodes.
@@ -29,6 +29,8 @@ pub enum NodeFault {
     BreakKubelets(BrokenKubelets),
     /// New nodes come up again.
     RepairKubelets,
+    /// The image of a NodePool's nodes has another kubelet than the rest: nodes that join from now on are so.
+    OtherImage(OtherImage),
     /// A user edits the launch intent of a node's NodeClaim.
     EditIntent {
         /// Which node in use, counted in the order of names, modulo their number.
@@ -45,6 +47,17 @@ pub enum NodeFault {
         /// 1 is all of them.
         every: usize,
     },
+}
+
+/// The image of a NodePool whose nodes are not what is expected of new ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherImage {
+    /// The NodePool.
+    pub pool: NodePoolName,
+    /// The version of the kubelet.
+    pub kubelet_version: Arc<str>,
+    /// What pods may use of what they were expected to, in thousandths.
+    pub allocatable_permille: i64,
 }
 
 /// What a user does to a launch intent.
@@ -87,6 +100,7 @@ impl World {
                 self.cluster.break_kubelets(None);
                 self.truth.kubelets_broken_since = None;
             }
+            NodeFault::OtherImage(image) => self.injected.other_image = Some(image),
             NodeFault::EditIntent { nth, edit } => self.edit_intent(nth, edit),
             NodeFault::OutOfService => self.put_out_of_service(),
             NodeFault::ReplaceSystemNodes => self.cluster.replace_system_nodes(self.now),

@@ -10,6 +10,7 @@ mod history;
 mod lost_nodes;
 mod moves;
 mod node_health;
+mod replacement_loops;
 mod restores;
 mod statuses;
 mod stories;
