@@ -96,7 +96,7 @@ fn loop_of(snapshot: &Snapshot, claim: &Claim, reason: DisruptionReason, now: Ti
         DisruptionReason::Empty | DisruptionReason::Expiring => return None,
     };
     let loops = ReplacementLoops::of(snapshot, now);
-    loops.get(&pool.name, &cause).filter(|found| found.waits(now)).cloned()
+    loops.get(&pool.name, &cause).filter(|found| found.waits).cloned()
 }
 
 /// What keeps a node from being disrupted, whatever pods it has.

@@ -157,7 +157,7 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     delete_empty(&empty_nodes, memory, &mut budgets, plan);
     let balanced_pools = BalancedPools::of(snapshot, &candidates);
     let loops = ReplacementLoops::of(snapshot, now);
-    loops.next_at(now).into_iter().for_each(|at| plan.wake_at(at));
+    loops.next_at().into_iter().for_each(|at| plan.wake_at(at));
     let search = Search {
         loops: &loops,
         snapshot,

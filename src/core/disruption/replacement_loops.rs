@@ -3,106 +3,165 @@
 //! Each NodeClaim that replaces others records why, and how often in a row. From [`LOOP_LENGTH`] on, the next replacement in its
 //! NodePool for the same cause waits, and then it is one alone. What budgets do not limit never waits.
 
-use crate::model::cluster::pool::DisruptionReason;
+use super::causes::{Drift, DriftDetector};
+use crate::model::cluster::claim::Claim;
 use crate::model::cluster::replacement::{LOOP_LENGTH, RecurringCause, Replacement};
 use crate::model::names::NodePoolName;
 use crate::snapshot::Snapshot;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+
+/// A node that has drifted shows it by then, counted from when it is ready for pods.
+const DRIFT_SHOWS_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// Nodes of a NodePool that are replaced again and again for one cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplacementLoop {
     /// Why nodes are replaced.
-    pub reason: DisruptionReason,
+    pub cause: RecurringCause,
     /// How many replacements have followed each other.
     pub in_a_row: u32,
     /// When the next may begin.
     pub next_at: Timestamp,
-    /// How the last one has drifted itself, for people; `None` where it has not.
+    /// That is still to come.
+    pub waits: bool,
+    /// How the last one has drifted itself, for people; `None` where it has not, or that is not known yet.
     pub drift: Option<Arc<str>>,
-    /// The last one does not differ, as it seems: nothing waits.
-    pub is_effective: bool,
 }
 
 impl ReplacementLoop {
-    /// The next replacement must not begin yet.
-    #[must_use]
-    pub fn waits(&self, now: Timestamp) -> bool {
-        !self.is_effective && self.next_at > now
+    fn of(claim: &Claim, record: &Replacement, drift: Option<&Drift>, now: Timestamp) -> Self {
+        let next_at = record.next_at(claim);
+        Self {
+            cause: record.cause.clone(),
+            in_a_row: record.in_a_row,
+            next_at,
+            waits: next_at > now,
+            drift: drift.map(|drift| Arc::from(drift.to_string())),
+        }
     }
 }
 
 impl fmt::Display for ReplacementLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { reason, in_a_row, next_at, drift, is_effective } = self;
+        let Self { cause, in_a_row, next_at, waits, drift } = self;
         let drift = drift.as_ref().map(|drift| format!(" ({drift})")).unwrap_or_default();
-        let reason = reason.as_str();
+        let reason = cause.reason.as_str();
         write!(f, "{in_a_row} replacements in a row, each of the one before, for the same cause: {reason}{drift}; ")?;
-        match is_effective {
-            true => f.write_str("the last one does not differ now"),
-            false => write!(f, "the next one waits until {next_at}"),
+        match waits {
+            true => write!(f, "the next one waits until {next_at}"),
+            false => write!(f, "the next one may begin since {next_at}"),
         }
     }
 }
 
-/// The loops of all NodePools, by the NodePool of the last replacement and the cause.
+/// What a node shows that has replaced others.
+enum Outcome {
+    /// It is to be replaced for the same cause.
+    Repeated(Drift),
+    /// It is not: for others there is nothing to wait for.
+    Effective,
+    /// Neither is known.
+    Unknown,
+}
+
+impl Outcome {
+    /// Of consolidation nothing tells whether it goes on.
+    fn of(detector: &DriftDetector<'_>, claim: &Claim, cause: &RecurringCause, now: Timestamp) -> Self {
+        let Some(change) = &cause.change else { return Self::Unknown };
+        let shows = |ready_at: Timestamp| now.duration_since(ready_at) >= DRIFT_SHOWS_AFTER;
+        match detector.repeated(claim, change) {
+            Some(drift) => Self::Repeated(drift),
+            None if claim.status.initialized.is_some_and(shows) && detector.knows_all_of(claim) => Self::Effective,
+            None => Self::Unknown,
+        }
+    }
+}
+
+/// The replacements in a NodePool for one cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ReplacementLoops(BTreeMap<(NodePoolName, RecurringCause), ReplacementLoop>);
+struct Row {
+    /// When the newest node was created that shows whether it is to be replaced for the cause, and whether it is not.
+    newest: Option<(Timestamp, bool)>,
+    /// The last replacement of a loop.
+    last: Option<ReplacementLoop>,
+}
+
+impl Row {
+    fn add(&mut self, claim: &Claim, record: &Replacement, outcome: &Outcome, now: Timestamp) {
+        let drift = match outcome {
+            Outcome::Repeated(drift) => Some(drift),
+            Outcome::Effective | Outcome::Unknown => None,
+        };
+        let is_effective = matches!(outcome, Outcome::Effective);
+        if is_effective || drift.is_some() {
+            self.newest = self.newest.max(Some((claim.created_at, is_effective)));
+        }
+        if is_effective || record.in_a_row < LOOP_LENGTH || record.over_at(claim) <= now {
+            return;
+        }
+        let found = ReplacementLoop::of(claim, record, drift, now);
+        if self.last.as_ref().is_none_or(|last| found.next_at > last.next_at) {
+            self.last = Some(found);
+        }
+    }
+
+    /// The last replacement of which that is known has had an effect.
+    fn is_effective(&self) -> bool {
+        self.newest.is_some_and(|(_, is_effective)| is_effective)
+    }
+}
+
+/// The loops of all NodePools, by the NodePool of the last replacement and the cause. One that shows an effect is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplacementLoops(BTreeMap<(NodePoolName, RecurringCause), Row>);
 
 impl ReplacementLoops {
     /// Those that the NodeClaims show.
     #[must_use]
     pub fn of(snapshot: &Snapshot, now: Timestamp) -> Self {
-        let mut loops: BTreeMap<_, ReplacementLoop> = BTreeMap::new();
+        let mut detectors: BTreeMap<&NodePoolName, DriftDetector<'_>> = BTreeMap::new();
+        let mut rows: BTreeMap<_, Row> = BTreeMap::new();
         for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {
-            let Some((record, pool)) = claim.spec.replacement.as_ref().zip(claim.spec.pool.clone()) else { continue };
-            if record.in_a_row < LOOP_LENGTH || record.over_at(claim) <= now {
-                continue;
-            }
-            let found = ReplacementLoop {
-                reason: record.cause.reason,
-                in_a_row: record.in_a_row,
-                next_at: record.next_at(claim),
-                drift: claim.status.drifted.as_ref().map(|drifted| Arc::clone(&drifted.message)),
-                is_effective: record.is_effective(claim, now),
-            };
-            let last = loops.entry((pool, record.cause.clone())).or_insert_with(|| found.clone());
-            if found.next_at > last.next_at {
-                *last = found;
-            }
+            let pool = claim.spec.pool.as_ref().and_then(|name| snapshot.pools().get(name));
+            let Some((record, pool)) = claim.spec.replacement.as_ref().zip(pool) else { continue };
+            let detector = detectors.entry(&pool.name).or_insert_with(|| DriftDetector::new(pool, snapshot, now));
+            let outcome = Outcome::of(detector, claim, &record.cause, now);
+            let row = rows.entry((pool.name.clone(), record.cause.clone())).or_default();
+            row.add(claim, record, &outcome, now);
         }
-        Self(loops)
+        rows.retain(|_, row| !row.is_effective());
+        Self(rows)
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&NodePoolName, &ReplacementLoop)> {
-        self.0.iter().map(|((pool, _), one)| (pool, one))
+        self.0.iter().filter_map(|((pool, _), row)| Some((pool, row.last.as_ref()?)))
     }
 
     /// There are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.iter().next().is_none()
     }
 
     /// The loop that nodes of a NodePool would go on with if they were replaced for a cause.
     #[must_use]
     pub fn get(&self, pool: &NodePoolName, cause: &RecurringCause) -> Option<&ReplacementLoop> {
-        self.0.get(&(pool.clone(), cause.clone()))
+        self.0.get(&(pool.clone(), cause.clone()))?.last.as_ref()
     }
 
     /// What a replacement of a node of a NodePool records: after the last one of a loop, whichever node that was of.
     pub(crate) fn continued(&self, pool: &NodePoolName, record: Replacement) -> Replacement {
-        let found = self.get(pool, &record.cause).filter(|found| !found.is_effective && record.cause.change.is_some());
+        let found = self.get(pool, &record.cause).filter(|_| record.cause.change.is_some());
         let least = found.map_or(0, |found| found.in_a_row.saturating_add(1));
         Replacement { in_a_row: record.in_a_row.max(least), ..record }
     }
 
     /// When the next of those that wait now may go on.
-    pub(crate) fn next_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.0.values().filter(|one| one.waits(now)).map(|one| one.next_at).min()
+    pub(crate) fn next_at(&self) -> Option<Timestamp> {
+        self.iter().filter(|(_, one)| one.waits).map(|(_, one)| one.next_at).min()
     }
 }

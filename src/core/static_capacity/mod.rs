@@ -246,17 +246,17 @@ impl<'a> StaticPoolReconciler<'a, '_> {
             return NodesToCreate { missing, replacements: 0 };
         }
         let loops = ReplacementLoops::of(self.snapshot, self.now);
-        loops.next_at(self.now).into_iter().for_each(|at| self.plan.wake_at(at));
+        loops.next_at().into_iter().for_each(|at| self.plan.wake_at(at));
         let found = |m: &PoolMember<'_>| loops.get(&static_pool.pool.name, &m.recurring(static_pool.pool)?);
         let may_begin = |m: &&PoolMember<'_>| {
-            let waits = found(m).is_some_and(|found| found.waits(self.now));
+            let waits = found(m).is_some_and(|found| found.waits);
             m.replacement_may_begin(self.settings, self.now) && !waits
         };
         let (in_loops, others): (Vec<_>, Vec<_>) = static_pool
             .members
             .iter()
             .filter(may_begin)
-            .partition(|m| found(m).is_some_and(|found| !found.is_effective));
+            .partition(|m| found(m).is_some());
         // Of those that are replaced again and again for one cause, one shows whether this goes on.
         let replaceable = others.len() + in_loops.len().min(1);
         NodesToCreate { missing: 0, replacements: replaceable.min(static_pool.budget).saturating_sub(replacements) }

@@ -56,7 +56,7 @@ fn obstacles(pool: &NodePool, drifted: &[Arc<Claim>], reporter: &Reporter<'_>) -
         let waits = if count == 1 { "waits" } else { "wait" };
         all.push(format!("{count} {waits} for the maintenance window{}", hold.end()));
     }
-    let is_of_drift = |found: &ReplacementLoop| found.reason == DisruptionReason::Drifted && found.waits(now);
+    let is_of_drift = |found: &ReplacementLoop| found.cause.reason == DisruptionReason::Drifted && found.waits;
     if let Some((_, found)) = reporter.loops.iter().find(|(name, found)| **name == pool.name && is_of_drift(found)) {
         all.push(format!("replacements have had no effect, and the next one waits until {}", found.next_at));
     }

@@ -2,13 +2,14 @@
 
 use super::{StatusMemory, WRITE_INTERVAL, report_status};
 use crate::catalog::CapacityType::OnDemand;
+use crate::disruption::{DriftDetector, ReplacementCause};
 use crate::fixtures::{at, claim, class, cluster, managed, node, offering, pool, put, settings};
 use crate::lifecycle::PoolFailures;
 use crate::model::amounts::resources::Resources;
-use crate::model::cluster::claim::{Claim, ClaimStatus, DriftedCondition, TerminationCondition};
+use crate::model::cluster::claim::{Claim, DriftedCondition, TerminationCondition};
 use crate::model::cluster::launch_hold::LaunchHold;
-use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodeClass, NodePool};
-use crate::model::cluster::replacement::{RecurringCause, Replacement};
+use crate::model::cluster::pool::{Budget, BudgetNodes, NodeClass, NodePool};
+use crate::model::cluster::replacement::Replacement;
 use crate::model::cluster::status::{
     ConditionType, Conditions, InvalidClass, InvalidPool, PoolStatus, StatusCondition,
 };
@@ -250,12 +251,13 @@ fn a_status_that_another_has_overwritten_is_written_again() {
 
 #[test]
 fn a_loop_of_replacements_is_told_until_it_is_over() {
-    let mut snapshot = cluster([pool("general")]);
+    let mut changed = pool("general");
+    changed.labels.insert("team".into(), "a".into());
+    let mut snapshot = cluster([changed.clone()]);
     let (claim, node) = drifted("general-a");
-    let record = |in_a_row| {
-        let cause = RecurringCause { reason: DisruptionReason::Drifted, change: Some("0".to_owned()) };
-        Some(Replacement { cause, in_a_row, offerings: Vec::new() })
-    };
+    let drift = DriftDetector::new(&changed, &snapshot, at(0)).drift_of(&claim).unwrap();
+    let cause = ReplacementCause::Drift(drift).recurring(&changed).unwrap();
+    let record = |in_a_row| Some(Replacement { cause: cause.clone(), in_a_row, offerings: Vec::new() });
     let with = |in_a_row, claim: &Claim| {
         let mut claim = claim.clone();
         claim.spec.replacement = record(in_a_row);
@@ -268,20 +270,31 @@ fn a_loop_of_replacements_is_told_until_it_is_over() {
     step(&mut snapshot, &mut memory, 0);
     let told = condition(&snapshot, ConditionType::ReplacementsEffective);
     let until = claim.created_at + SignedDuration::from_mins(30);
-    let message = format!(
-        "3 replacements in a row, each of the one before, for the same cause: Drifted (labels); the next one waits until {until}"
-    );
-    assert_eq!((told.holds, &*told.reason, &*told.message), (false, "ReplacementLoop", &*message));
+    let message = |next: &str| {
+        format!(
+            "3 replacements in a row, each of the one before, for the same cause: Drifted (NodePool \
+             spec.template.metadata.labels[team]: set to \"a\"); the next one {next} {until}"
+        )
+    };
+    let waits = message("waits until");
+    assert_eq!((told.holds, &*told.reason, &*told.message), (false, "ReplacementLoop", &*waits));
     assert!(condition(&snapshot, ConditionType::Ready).holds, "it is no failure");
     let rollout = condition(&snapshot, ConditionType::NodesUpToDate).message;
     assert!(rollout.contains(&format!("have had no effect, and the next one waits until {until}")), "{rollout}");
-    let up_to_date = Claim { status: ClaimStatus { drifted: None, ..claim.status.clone() }, ..claim.clone() };
-    put(&mut snapshot, with(3, &up_to_date));
-    for (second, holds) in [(600, false), (5 * 3_600, true)] {
-        step(&mut snapshot, &mut memory, second);
+    let told_at = |snapshot: &mut Snapshot, memory: &mut StatusMemory, second| {
+        step(snapshot, memory, second);
         let conditions = &snapshot.pools().get(&name()).unwrap().status.conditions;
-        assert_eq!(conditions.get(ConditionType::ReplacementsEffective).unwrap().holds, holds, "{second}");
-    }
+        conditions.get(ConditionType::ReplacementsEffective).unwrap().clone()
+    };
+    let due = told_at(&mut snapshot, &mut memory, 1_900);
+    assert_eq!((due.holds, &*due.message), (false, &*message("may begin since")));
+    let over = told_at(&mut snapshot.clone(), &mut memory.clone(), 5 * 3_600);
+    assert!(over.holds, "none has been replaced for hours");
+    let mut up_to_date = claim.clone();
+    up_to_date.spec.labels.insert("team".into(), "a".into());
+    put(&mut snapshot, with(3, &up_to_date));
+    let ended = told_at(&mut snapshot, &mut memory, 2_500);
+    assert_eq!((ended.holds, &*ended.reason), (true, "LoopEnded"), "as soon as the last one does not differ");
 }
 
 #[test]

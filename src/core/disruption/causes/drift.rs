@@ -189,11 +189,30 @@ impl<'a> DriftDetector<'a> {
     /// How a NodeClaim differs from what would be made now; `None` where it does not.
     #[must_use]
     pub fn drift_of(&self, claim: &Claim) -> Option<Drift> {
+        self.drift_by(&self.versions, claim)
+    }
+
+    /// How a NodeClaim has drifted, if that is the change for which it was created; whatever version other new nodes have, since
+    /// that is another from one node to the next.
+    pub(in crate::disruption) fn repeated(&self, claim: &Claim, change: &str) -> Option<Drift> {
+        let by = |versions| self.drift_by(versions, claim).filter(|drift| drift.change_id(self.pool) == change);
+        by(&self.versions).or_else(|| by(&VersionDrift::All))
+    }
+
+    /// All is known that a NodeClaim may differ by: its node, and after a start the version of the control plane.
+    pub(in crate::disruption) fn knows_all_of(&self, claim: &Claim) -> bool {
+        let made_from = claim.spec.made_from.as_ref();
+        let has_version = made_from.is_some_and(|made_from| made_from.kubernetes_version().is_some());
+        let knows_version = self.snapshot.node_base.kubernetes_version.is_some() || !has_version;
+        knows_version && self.snapshot.node_of(claim).is_some()
+    }
+
+    fn drift_by(&self, versions: &VersionDrift, claim: &Claim) -> Option<Drift> {
         let mut changes = match &claim.spec.made_from {
             Some(recorded) if recorded.is_comparable() => recorded.changes(&self.template),
             _ => NodeTemplate::changes_since_claim(&claim.spec, self.pool),
         };
-        changes.extend(self.versions.change(claim, self.snapshot));
+        changes.extend(versions.change(claim, self.snapshot));
         let unmet_requirement = self.unmet_requirement(claim);
         (!changes.is_empty() || unmet_requirement.is_some()).then_some(Drift { changes, unmet_requirement })
     }

@@ -154,8 +154,7 @@ impl Pass<'_, '_, '_> {
     /// Nodes of a NodePool are replaced again and again for this cause, and the next must wait, or is being replaced.
     fn waits(&self, cause: &(NodePoolName, RecurringCause)) -> bool {
         let found = self.search.loops.get(&cause.0, &cause.1);
-        found
-            .is_some_and(|found| found.waits(self.search.now) || !found.is_effective && self.memory.replaces_for(cause))
+        found.is_some_and(|found| found.waits || self.memory.replaces_for(cause))
     }
 
     /// True if these nodes may be launched. The one node that a NodePool tries after failures is for pods that wait, or for what is

@@ -89,10 +89,7 @@ fn of_loops_one<'c, 'a>(
         let cause = causes.get(&candidate.claim.name).and_then(|cause| cause.recurring(candidate.pool));
         let Some(cause) = cause.map(|cause| (candidate.pool.name.clone(), cause)) else { return true };
         let Some(found) = search.loops.get(&cause.0, &cause.1) else { return true };
-        if found.is_effective {
-            return true;
-        }
-        let is_due = !found.waits(search.now) && !memory.replaces_for(&cause);
+        let is_due = !found.waits && !memory.replaces_for(&cause);
         is_due && !tried_lately(memory, candidate, search.now) && tried.insert(cause)
     };
     candidates.filter(is_next).collect()

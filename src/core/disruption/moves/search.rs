@@ -209,9 +209,9 @@ impl<'p> Pass<'p, '_, '_> {
     /// Those that the budgets of their pools allow to be disrupted, and no loop of replacements holds, in order; and whether
     /// there are others.
     fn within_budgets<'c, 'a>(&mut self, candidates: &[&'c Candidate<'a>]) -> (Vec<&'c Candidate<'a>>, bool) {
-        let (budgets, Search { loops, now, .. }) = (&mut *self.budgets, self.search);
+        let (budgets, loops) = (&mut *self.budgets, self.search.loops);
         let waits = |c: &Candidate<'_>| {
-            loops.get(&c.pool.name, &RecurringCause::CONSOLIDATION).is_some_and(|one| one.waits(*now))
+            loops.get(&c.pool.name, &RecurringCause::CONSOLIDATION).is_some_and(|one| one.waits)
         };
         let is_open = |c: &&Candidate<'_>| !waits(c) && budgets.left(c.pool, DisruptionReason::Underutilized) > 0;
         let open: Vec<&Candidate<'_>> = candidates.iter().copied().filter(is_open).collect();

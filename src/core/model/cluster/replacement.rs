@@ -15,8 +15,6 @@ const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(24);
 /// A replacement that is still in use for so long after the next one might have begun has had an effect. It is as long as a
 /// saving of consolidation is expected to last at most.
 const HAS_EFFECT_AFTER: SignedDuration = SignedDuration::from_hours(4);
-/// A drifted node has said so by then, counted from when it is ready for pods.
-const DRIFT_IS_TOLD_AFTER: SignedDuration = SignedDuration::from_mins(2);
 /// Most offerings of a row that are recorded, the last ones.
 const MOST_OFFERINGS: usize = 8;
 
@@ -79,13 +77,6 @@ impl Replacement {
     #[must_use]
     pub fn next_at(&self, claim: &Claim) -> Timestamp {
         claim.created_at.saturating_add(self.wait()).unwrap_or(Timestamp::MAX)
-    }
-
-    /// True while its node does not differ as those did that it has replaced: for others there is nothing to wait for.
-    #[must_use]
-    pub fn is_effective(&self, claim: &Claim, now: Timestamp) -> bool {
-        let is_told = |at: Timestamp| now.duration_since(at) >= DRIFT_IS_TOLD_AFTER;
-        self.cause.change.is_some() && claim.status.drifted.is_none() && claim.status.initialized.is_some_and(is_told)
     }
 
     /// When a loop is over that this replacement is the last one of.

@@ -1,5 +1,6 @@
 //! Tests of how replacements that have no effect are repeated.
 
+use super::outdated::of_version;
 use super::*;
 use crate::disruption::{DisruptionBlocker, ReplacementLoops, disruption_blockers};
 use crate::model::cluster::claim::ClaimSpec;
@@ -64,6 +65,52 @@ fn others_go_at_once_when_the_last_one_does_not_differ() {
     assert_eq!(marks(&world.all(300)), 1);
     assert_eq!(world.drafts[0].spec.replacement.as_ref().unwrap().in_a_row, 1);
     assert!(world.claim(&name).status.drifted.is_none());
+}
+
+#[test]
+fn what_the_last_one_is_counts_and_not_what_is_written_on_it() {
+    let (mut world, name) = replaced(3, true);
+    assert_eq!(marks(&world.all(300)), 0);
+    let mut claim = world.claim(&name);
+    claim.status.drifted = None;
+    world.snapshot.put_claim(claim);
+    assert_eq!(world.all(60), [format!("note drift of {name}")]);
+}
+
+/// Whether it has drifted changes with what the newest node of any NodePool has.
+#[test]
+fn a_loop_lasts_as_long_as_the_last_one_has_an_old_version() {
+    let mut world = of_version(2);
+    world.upgrade("v1.34.1");
+    world.all(60);
+    let mut draft = world.drafts.remove(0);
+    draft.spec.replacement.as_mut().unwrap().in_a_row = LOOP_LENGTH;
+    let name = draft.name.to_string();
+    world.initialize(&draft);
+    world.set_kubelet(&name, "v1.33.0");
+    let mut claim = world.claim(&name);
+    (claim.created_at, claim.status.initialized) = (at(world.now), Some(at(world.now)));
+    world.snapshot.put_claim(claim.clone());
+    assert!(world.all(10).contains(&"drifted c00".to_owned()));
+    world.drain();
+    assert_eq!(marks(&world.all(300)), 0);
+    let is_known = |world: &World| !ReplacementLoops::of(&world.snapshot, at(world.now)).is_empty();
+    assert!(is_known(&world), "new nodes have the old version, and none is to be replaced for it");
+    let (mut other, node) = managed("other", &world.pool, offering(SMALL, 1, OnDemand));
+    other.created_at = at(world.now);
+    other.spec.made_from = claim.spec.made_from;
+    put(&mut world.snapshot, (other, node));
+    world.set_kubelet("other", "v1.34.1");
+    world.run_pod("other", "other", 1_500);
+    let done = world.all(300);
+    assert!(done.contains(&"note drift of c01".to_owned()) && marks(&done) == 0, "{done:?}");
+    assert!(is_known(&world), "another new node has the new version");
+    world.snapshot.node_base = Default::default();
+    assert!(is_known(&world), "the version is not known after a start");
+    world.upgrade("v1.34.1");
+    world.set_kubelet(&name, "v1.34.1");
+    assert!(!is_known(&world));
+    assert_eq!(marks(&world.all(60)), 1);
 }
 
 #[test]

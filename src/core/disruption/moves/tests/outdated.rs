@@ -8,7 +8,7 @@ use crate::model::cluster::pool::NodeClass;
 use crate::model::names::{ArmId, Uid};
 
 /// So many nodes, each with a pod that needs most of it, of a NodePool whose label `team` has just changed.
-fn relabelled(count: usize) -> World {
+pub(super) fn relabelled(count: usize) -> World {
     let mut world = World::new(SMALL, count);
     for n in 0..count {
         world.run_pod(&format!("p{n}"), &format!("c{n:02}"), 1_500);
@@ -18,20 +18,20 @@ fn relabelled(count: usize) -> World {
 }
 
 impl World {
-    fn set_label(&mut self, value: &str) {
+    pub(super) fn set_label(&mut self, value: &str) {
         self.pool.labels.insert("team".into(), value.into());
         self.snapshot.put_pool(self.pool.name.clone(), self.pool.clone());
     }
 
     /// All that was created becomes ready.
-    fn initialize_all(&mut self) {
+    pub(super) fn initialize_all(&mut self) {
         for draft in std::mem::take(&mut self.drafts) {
             self.initialize(&draft);
         }
     }
 
     /// NodeClaims that are being deleted are gone with their nodes; each one's pods are on another that was created for it.
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         let claims: Vec<_> = self.snapshot.claims().values().cloned().collect();
         let (old, new): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| claim.deleting_at.is_some());
         let mut new = new.into_iter().filter(|claim| !claim.spec.replaces.is_empty());
@@ -211,7 +211,7 @@ fn a_pod_that_must_not_be_disrupted_keeps_a_node_until_it_expires() {
 }
 
 /// So many nodes with pods and the kubelet `v1.33.0`, in a cluster of that version.
-fn of_version(count: usize) -> World {
+pub(super) fn of_version(count: usize) -> World {
     let mut world = relabelled(count);
     world.pool.labels.clear();
     for n in 0..count {
@@ -227,19 +227,19 @@ fn of_version(count: usize) -> World {
 }
 
 impl World {
-    fn set_kubelet(&mut self, claim: &str, version: &str) {
+    pub(super) fn set_kubelet(&mut self, claim: &str, version: &str) {
         let kubelet_version = Some(Arc::from(version));
         let node = Node { kubelet_version, ..self.node(claim) };
         self.snapshot.put_node(node);
     }
 
-    fn upgrade(&mut self, version: &str) {
+    pub(super) fn upgrade(&mut self, version: &str) {
         let base = NodeBase { kubernetes_version: Some(Arc::from(version)), ..NodeBase::default() };
         self.snapshot.node_base = Arc::new(base);
     }
 
     /// What was created becomes ready, and its kubelet has this version.
-    fn initialize_with(&mut self, version: &str) {
+    pub(super) fn initialize_with(&mut self, version: &str) {
         for draft in std::mem::take(&mut self.drafts) {
             self.initialize(&draft);
             self.set_kubelet(draft.name.as_str(), version);
