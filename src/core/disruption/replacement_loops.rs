@@ -49,7 +49,7 @@ impl fmt::Display for ReplacementLoop {
         let Self { cause, in_a_row, next_at, waits, drift } = self;
         let drift = drift.as_ref().map(|drift| format!(" ({drift})")).unwrap_or_default();
         let reason = cause.reason.as_str();
-        write!(f, "{in_a_row} replacements in a row, each of the one before, for the same cause: {reason}{drift}; ")?;
+        write!(f, "{in_a_row} replacements in a row without effect, for the same cause: {reason}{drift}; ")?;
         match waits {
             true => write!(f, "the next one waits until {next_at}"),
             false => write!(f, "the next one may begin since {next_at}"),
@@ -85,6 +85,8 @@ impl Outcome {
 struct Row {
     /// When the newest node was created that shows whether it is to be replaced for the cause, and whether it is not.
     newest: Option<(Timestamp, bool)>,
+    /// The highest count of those that are to be replaced for it.
+    in_a_row: u32,
     /// The last replacement of a loop.
     last: Option<ReplacementLoop>,
 }
@@ -98,6 +100,9 @@ impl Row {
         let is_effective = matches!(outcome, Outcome::Effective);
         if is_effective || drift.is_some() {
             self.newest = self.newest.max(Some((claim.created_at, is_effective)));
+        }
+        if drift.is_some() {
+            self.in_a_row = self.in_a_row.max(record.in_a_row);
         }
         if is_effective || record.in_a_row < LOOP_LENGTH || record.over_at(claim) <= now {
             return;
@@ -153,10 +158,11 @@ impl ReplacementLoops {
         self.0.get(&(pool.clone(), cause.clone()))?.last.as_ref()
     }
 
-    /// What a replacement of a node of a NodePool records: after the last one of a loop, whichever node that was of.
+    /// What a replacement of a node of a NodePool records: that it follows those that had no effect, whichever nodes they have
+    /// replaced. In a large NodePool each node would have its turn first otherwise, before any had its second.
     pub(crate) fn continued(&self, pool: &NodePoolName, record: Replacement) -> Replacement {
-        let found = self.get(pool, &record.cause).filter(|_| record.cause.change.is_some());
-        let least = found.map_or(0, |found| found.in_a_row.saturating_add(1));
+        let row = self.0.get(&(pool.clone(), record.cause.clone()));
+        let least = row.filter(|row| row.in_a_row > 0).map_or(0, |row| row.in_a_row.saturating_add(1));
         Replacement { in_a_row: record.in_a_row.max(least), ..record }
     }
 

@@ -638,15 +638,19 @@ fn a_version_that_new_nodes_do_not_have_is_tried_once() {
     assert_eq!((launched, snapshot.claims().len()), (1, 3));
 }
 
-/// What replaces a drifted node has drifted itself.
-#[test]
-fn replacements_without_effect_are_repeated_ever_less_often() {
-    let (mut snapshot, _) = with_nodes(&static_pool(3), 3);
-    let mut changed = static_pool(3);
+/// When nodes are launched within so many minutes in a NodePool of so many nodes that have drifted, as all have that replace them.
+fn launched_where_replacements_drift(nodes: usize, budget: u32, minutes: i64) -> Vec<i64> {
+    let with_budget = |mut pool: NodePool| {
+        pool.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(budget), reasons: None, window: None }];
+        pool
+    };
+    let pool = with_budget(static_pool(nodes as u64));
+    let (mut snapshot, _) = with_nodes(&pool, nodes);
+    let mut changed = pool;
     changed.labels.insert("team".into(), "a".into());
     snapshot.put_pool(changed.name.clone(), changed.clone());
     let (mut memory, mut launched_at) = (StaticCapacityMemory::default(), Vec::new());
-    for minute in 0..12 * 60 {
+    for minute in 0..minutes {
         let plan = pass(&snapshot, &mut memory, minute * 60);
         launched_at.extend(drafts(&plan).iter().map(|_| minute));
         let before: BTreeSet<ClaimName> = snapshot.claims().values().map(|c| c.name.clone()).collect();
@@ -663,7 +667,20 @@ fn replacements_without_effect_are_repeated_ever_less_often() {
             snapshot.put_claim(claim);
         }
     }
+    launched_at
+}
+
+#[test]
+fn replacements_without_effect_are_repeated_ever_less_often() {
+    let launched_at = launched_where_replacements_drift(3, 1, 12 * 60);
     let waits: Vec<i64> = launched_at.windows(2).map(|pair| pair[1] - pair[0]).filter(|wait| *wait >= 30).collect();
-    assert!(launched_at.len() < 14, "{launched_at:?}");
+    assert!(launched_at.len() < 9, "{launched_at:?}");
     assert!(waits.len() >= 4 && waits.is_sorted() && waits[3] >= 240, "{launched_at:?}");
+}
+
+#[test]
+fn a_large_pool_is_not_rolled_once_before_a_loop_is_known() {
+    let launched_at = launched_where_replacements_drift(60, 10, 25);
+    assert!((30..=40).contains(&launched_at.len()), "{launched_at:?}");
+    assert!(launched_at.iter().all(|minute| *minute < 10), "{launched_at:?}");
 }

@@ -272,7 +272,7 @@ fn a_loop_of_replacements_is_told_until_it_is_over() {
     let until = claim.created_at + SignedDuration::from_mins(30);
     let message = |next: &str| {
         format!(
-            "3 replacements in a row, each of the one before, for the same cause: Drifted (NodePool \
+            "3 replacements in a row without effect, for the same cause: Drifted (NodePool \
              spec.template.metadata.labels[team]: set to \"a\"); the next one {next} {until}"
         )
     };
