@@ -8,7 +8,6 @@ use crate::model::cluster::disruption_budget::EvictionBlocker;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::DisruptionReason;
-use crate::model::cluster::replacement::RecurringCause;
 use crate::model::labels::DO_NOT_DISRUPT;
 use crate::model::names::ObjectKey;
 use crate::model::settings::{DisruptionScope, Paused};
@@ -88,7 +87,7 @@ pub fn disruption_blockers(
 fn loop_of(snapshot: &Snapshot, claim: &Claim, reason: DisruptionReason, now: Timestamp) -> Option<ReplacementLoop> {
     let pool = snapshot.pools().get(claim.spec.pool.as_ref()?)?;
     let cause = match reason {
-        DisruptionReason::Underutilized => RecurringCause::CONSOLIDATION,
+        DisruptionReason::Underutilized => return ReplacementLoop::of_consolidated(claim, now),
         DisruptionReason::Drifted => {
             let drift = DriftDetector::new(pool, snapshot, now).drift_of(claim)?;
             ReplacementCause::Drift(drift).recurring(pool)?

@@ -1,7 +1,8 @@
 //! Loops of replacements: nodes that are replaced again and again for one cause, since what replaces them has it too.
 //!
-//! Each NodeClaim that replaces others records why, and how often in a row. From [`LOOP_LENGTH`] on, the next replacement in its
-//! NodePool for the same cause waits, and then it is one alone. What budgets do not limit never waits.
+//! Each NodeClaim that replaces others records why, and how often in a row. From [`LOOP_LENGTH`] on, the next replacement for the
+//! same cause waits. Of drift that is every one in the NodePool, and then one goes alone; of consolidation that of the node itself.
+//! What budgets do not limit never waits.
 
 use super::causes::{Drift, DriftDetector};
 use crate::model::cluster::claim::Claim;
@@ -41,6 +42,12 @@ impl ReplacementLoop {
             waits: next_at > now,
             drift: drift.map(|drift| Arc::from(drift.to_string())),
         }
+    }
+
+    /// The loop of consolidations that a node waits for: its own. What is cheapest for its pods shows nothing about other nodes.
+    pub(super) fn of_consolidated(claim: &Claim, now: Timestamp) -> Option<Self> {
+        let record = claim.spec.replacement.as_ref().filter(|record| record.cause == RecurringCause::CONSOLIDATION)?;
+        Some(Self::of(claim, record, None, now)).filter(|found| found.waits)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::super::candidate::Candidate;
 use super::super::causes::ReplacementCause;
+use super::super::replacement_loops::{ReplacementLoop, ReplacementLoops};
 use super::super::{BUDGET_RETRY, VALIDATION_DELAY};
 use super::components::Component;
-use super::search::{Pass, Search};
+use super::search::Pass;
 use super::{Finding, Move};
 use crate::catalog::CapacityType;
 use crate::model::amounts::resources::Resources;
@@ -12,9 +13,11 @@ use crate::model::cluster::pod::Pod;
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::cluster::replacement::{RecurringCause, Replacement};
 use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
-use crate::plan::{ClaimDraft, Command, Preconditions};
+use crate::plan::{Command, Preconditions};
 use crate::provisioning::claim_draft;
 use crate::scheduling::{NewNode, SchedulingResult, Target};
+use jiff::Timestamp;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -41,15 +44,32 @@ impl MoveReason<'_> {
         }
     }
 
-    /// What a NodeClaim records that replaces these: of several rows it goes on with the longest.
-    fn replacement(&self, sources: &[&Candidate<'_>], draft: &ClaimDraft, search: &Search<'_>) -> Option<Replacement> {
-        let offering = draft.spec.planned.first().map(|planned| planned.key.size_and_type());
-        let record = |source: &&Candidate<'_>| {
-            let cause = self.recurring(source)?;
-            let record = Replacement::after(source.claim, &cause, offering.as_deref(), search.now);
-            Some(search.loops.continued(&source.pool.name, record))
+    /// Why nodes of which NodePools are replaced, where what one of them shows is true of all.
+    fn causes_of_pools(&self, sources: &[&Candidate<'_>]) -> BTreeSet<(NodePoolName, RecurringCause)> {
+        let recurring = |source: &&Candidate<'_>| Some((source.pool.name.clone(), self.recurring(source)?));
+        sources.iter().filter_map(recurring).filter(|(_, cause)| cause.change.is_some()).collect()
+    }
+
+    /// What the NodeClaim of each new node records: it goes on with the row of one of the nodes, the longest first.
+    pub(super) fn replacements(
+        &self,
+        component: &Component<'_, '_>,
+        loops: &ReplacementLoops,
+        now: Timestamp,
+    ) -> Vec<Option<Replacement>> {
+        let row = |source: &&Candidate<'_>| {
+            let record = source.claim.spec.replacement.as_ref()?;
+            (Some(&record.cause) == self.recurring(source).as_ref()).then_some(record.in_a_row)
         };
-        sources.iter().filter_map(record).max_by_key(|record| record.in_a_row)
+        let mut sources = component.sources.clone();
+        sources.sort_by_key(|source| Reverse(row(source)));
+        let record = |(i, node): (usize, &NewNode)| {
+            let source = sources.get(i).or_else(|| sources.last())?;
+            let offering = component.may_bring_back(node);
+            let record = Replacement::after(source.claim, &self.recurring(source)?, offering.as_deref(), now);
+            Some(loops.continued(&source.pool.name, record))
+        };
+        component.new_nodes.iter().enumerate().map(record).collect()
     }
 }
 
@@ -119,15 +139,19 @@ impl Pass<'_, '_, '_> {
 
     /// Begins a move. False if nothing may be launched for it, or a loop of replacements would go on.
     pub(super) fn start(&mut self, component: Component<'_, '_>, why: &MoveReason<'_>) -> bool {
-        let recurring = |source: &&Candidate<'_>| Some((source.pool.name.clone(), why.recurring(source)?));
-        let causes: BTreeSet<_> = component.sources.iter().filter_map(recurring).collect();
-        if !self.may_launch(&component.new_nodes, why.reason) || causes.iter().any(|cause| self.waits(cause)) {
+        let causes = why.causes_of_pools(&component.sources);
+        let is_consolidation = why.reason == DisruptionReason::Underutilized;
+        let waits = |source: &&Candidate<'_>| ReplacementLoop::of_consolidated(source.claim, self.search.now).is_some();
+        let is_held =
+            causes.iter().any(|cause| self.waits(cause)) || is_consolidation && component.sources.iter().any(waits);
+        if is_held || !self.may_launch(&component.new_nodes, why.reason) {
             return false;
         }
         let worth_from = component.worth_from(self.search.now);
+        let records = why.replacements(&component, self.search.loops, self.search.now);
         let old: Vec<&str> = component.sources.iter().map(|source| source.node.name.as_str()).collect();
         let mut drafts = Vec::new();
-        for (i, node) in component.new_nodes.into_iter().enumerate() {
+        for (i, (node, record)) in component.new_nodes.into_iter().zip(records).enumerate() {
             let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
             let text = format!("replacing {} with {best} {}", old.join(", "), why.text);
             let number = usize::MAX - why.number * 1_000 - i;
@@ -136,7 +160,7 @@ impl Pass<'_, '_, '_> {
                 return false;
             };
             draft.spec.replaces = component.sources.iter().map(|source| source.claim.name.clone()).collect();
-            draft.spec.replacement = why.replacement(&component.sources, &draft, self.search);
+            draft.spec.replacement = record;
             drafts.push((draft, text));
         }
         let names: Vec<ClaimName> = drafts.iter().map(|(draft, _)| draft.name.clone()).collect();

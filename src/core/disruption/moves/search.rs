@@ -6,7 +6,7 @@
 
 use super::super::balanced::BalancedPools;
 use super::super::candidate::Candidate;
-use super::super::replacement_loops::ReplacementLoops;
+use super::super::replacement_loops::{ReplacementLoop, ReplacementLoops};
 use super::super::{BUDGET_RETRY, RemainingBudgets, allows_consolidation};
 use super::components::{Component, MoveFilter};
 use super::scatter::Rooms;
@@ -15,7 +15,6 @@ use super::soft_taints::{is_soft_tainted, soft_taint};
 use super::{Finding, MoveMemory, names_of};
 use crate::catalog::CapacityType;
 use crate::model::cluster::pool::DisruptionReason;
-use crate::model::cluster::replacement::RecurringCause;
 use crate::model::names::{ClaimName, NodeName};
 use crate::model::settings::Settings;
 use crate::model::support::parallel::map_in_order;
@@ -209,10 +208,8 @@ impl<'p> Pass<'p, '_, '_> {
     /// Those that the budgets of their pools allow to be disrupted, and no loop of replacements holds, in order; and whether
     /// there are others.
     fn within_budgets<'c, 'a>(&mut self, candidates: &[&'c Candidate<'a>]) -> (Vec<&'c Candidate<'a>>, bool) {
-        let (budgets, loops) = (&mut *self.budgets, self.search.loops);
-        let waits = |c: &Candidate<'_>| {
-            loops.get(&c.pool.name, &RecurringCause::CONSOLIDATION).is_some_and(|one| one.waits)
-        };
+        let (budgets, now) = (&mut *self.budgets, self.search.now);
+        let waits = |c: &Candidate<'_>| ReplacementLoop::of_consolidated(c.claim, now).is_some();
         let is_open = |c: &&Candidate<'_>| !waits(c) && budgets.left(c.pool, DisruptionReason::Underutilized) > 0;
         let open: Vec<&Candidate<'_>> = candidates.iter().copied().filter(is_open).collect();
         let is_blocked = open.len() < candidates.len();

@@ -40,8 +40,8 @@ impl RecurringCause {
 pub struct Replacement {
     /// Why they were replaced.
     pub cause: RecurringCause,
-    /// How many replacements for it have followed each other, this one included. Of consolidation only those count that
-    /// bring an offering back which the row had before: others save something.
+    /// How many replacements for it have followed each other, this one included: of drift in the NodePool, of consolidation each
+    /// of the one before. Of these only those count that bring an offering back which the row had before: others save something.
     pub in_a_row: u32,
     /// Of consolidation: size and capacity type of the nodes before it in the row.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -49,7 +49,8 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// What the replacement of a node for this cause by a node of this offering records.
+    /// What the replacement of a node for this cause records. Of consolidation it counts if this is the offering of one before;
+    /// `None` where it saves something anyway.
     #[must_use]
     pub fn after(source: &Claim, cause: &RecurringCause, offering: Option<&str>, now: Timestamp) -> Self {
         let before = source.spec.replacement.as_ref();

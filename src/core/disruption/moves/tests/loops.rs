@@ -1,10 +1,14 @@
 //! Tests of how replacements that have no effect are repeated.
 
+use super::super::carry_out::MoveReason;
+use super::super::components::Component;
 use super::outdated::of_version;
 use super::*;
 use crate::disruption::{DisruptionBlocker, ReplacementLoops, disruption_blockers};
+use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::claim::ClaimSpec;
 use crate::model::cluster::replacement::{LOOP_LENGTH, RecurringCause, Replacement};
+use std::collections::BTreeMap;
 
 const HOUR: i64 = 3_600;
 
@@ -234,4 +238,50 @@ fn consolidation_waits_and_forgets_a_row_whose_last_node_has_lasted() {
         assert_eq!(loops.is_empty(), replaces, "{in_a_row} in a row, {age_hours} h");
         assert_eq!(marks(&world.all(600)) > 0, replaces, "{in_a_row} in a row, {age_hours} h");
     }
+}
+
+#[test]
+fn consolidation_holds_only_the_node_that_is_in_a_loop() {
+    let mut world = World::new(LARGE, 2);
+    world.run_pod("full", "c00", 14_000);
+    world.run_pod("p", "c01", 3_000);
+    let offerings = vec![format!("{SMALL} on-demand")];
+    let record = Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row: 9, offerings };
+    let mut looping = world.claim("c00");
+    (looping.created_at, looping.spec.replacement) = (at(0), Some(record.clone()));
+    world.snapshot.put_claim(looping.clone());
+    let kept = |claim: &Claim, world: &World| {
+        disruption_blockers(&world.snapshot, claim, DisruptionReason::Underutilized, at(world.now)).len()
+    };
+    assert_eq!((kept(&looping, &world), kept(&world.claim("c01"), &world)), (1, 0));
+    let done = world.all(300);
+    assert!(done.contains(&"mark c01".to_owned()), "{done:?}");
+    let replacement = world.drafts[0].spec.replacement.clone().unwrap();
+    assert_eq!((replacement.in_a_row, replacement.offerings), (0, vec![format!("{LARGE} on-demand")]));
+}
+
+/// A row that has had small and medium nodes, and what of it goes on with a move of so many nodes of a size to so many small ones,
+/// at so many thousandths of the price of a small one.
+fn rows_after(sources: usize, size: &str, new_nodes: usize, permille: i64) -> Vec<u32> {
+    let mut world = worth::world(&["on-demand"], &vec![(size, OnDemand, 500, 100_000); sources]);
+    let offerings = vec![format!("{SMALL} on-demand"), format!("{MEDIUM} on-demand")];
+    let mut claim = world.claim("c00");
+    claim.spec.replacement = Some(Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row: 1, offerings });
+    world.snapshot.put_claim(claim);
+    let candidates = worth::candidates(&world);
+    let price = HourlyPrice::from_nanos(offering(SMALL, 1, OnDemand).price.nanos() * permille / 1_000);
+    let new_nodes = (0..new_nodes).map(|_| worth::new_node(&world, OnDemand, price)).collect();
+    let component = Component { sources: candidates.iter().collect(), new_nodes };
+    let (causes, loops) = (BTreeMap::new(), ReplacementLoops::default());
+    let why = MoveReason { reason: DisruptionReason::Underutilized, causes: &causes, number: 0, text: "" };
+    let records = why.replacements(&component, &loops, at(0));
+    records.into_iter().map(|record| record.unwrap().in_a_row).collect()
+}
+
+#[test]
+fn fewer_nodes_and_a_lower_price_of_the_same_size_bring_nothing_back() {
+    assert_eq!(rows_after(1, MEDIUM, 1, 1_000), [2], "a size that was there before");
+    assert_eq!(rows_after(1, SMALL, 1, 900), [1], "the same size is cheaper in another zone");
+    assert_eq!(rows_after(3, MEDIUM, 2, 1_000), [1, 0], "fewer nodes");
+    assert_eq!(rows_after(2, MEDIUM, 2, 1_000), [2, 0], "of the two one goes on with the row");
 }

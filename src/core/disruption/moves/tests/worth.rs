@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// Nodes by the size and capacity type of each, the CPU of its pod, and for how many seconds nothing has changed there; in a
 /// pool of these capacity types.
-fn world(capacity_types: &[&str], nodes: &[(&str, CapacityType, i64, i64)]) -> World {
+pub(super) fn world(capacity_types: &[&str], nodes: &[(&str, CapacityType, i64, i64)]) -> World {
     let mut world = World::new(SMALL, 0);
     let requirements = [(labels::CAPACITY_TYPE, capacity_types), (labels::INSTANCE_TYPE, &[SMALL, MEDIUM, LARGE])];
     world.pool.requirements = requirements_in(&requirements);
@@ -31,12 +31,12 @@ fn world(capacity_types: &[&str], nodes: &[(&str, CapacityType, i64, i64)]) -> W
     world
 }
 
-fn candidates(world: &World) -> Vec<Candidate<'_>> {
+pub(super) fn candidates(world: &World) -> Vec<Candidate<'_>> {
     disruption_candidates(&world.snapshot, &world.provision, &BTreeMap::new(), at(0), &mut Plan::default())
 }
 
 /// A new node of a capacity type at a price.
-fn new_node(world: &World, capacity_type: CapacityType, price: HourlyPrice) -> NewNode {
+pub(super) fn new_node(world: &World, capacity_type: CapacityType, price: HourlyPrice) -> NewNode {
     NewNode {
         pool: world.pool.name.clone(),
         class: world.pool.class.clone(),
