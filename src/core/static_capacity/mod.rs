@@ -20,7 +20,7 @@ use crate::provisioning::{ProvisionMemory, claim_draft, has_unobserved_claims};
 use crate::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, NewNode};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::{SignedDuration, Timestamp};
-use scale_down_order::{PoolMember, pool_members};
+use scale_down_order::{MemberInput, PoolMember, pool_members};
 use static_nodes::{StaticShortfall, plan_static_nodes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -95,8 +95,9 @@ pub fn reconcile_static_capacity(
     }
     let may_disrupt =
         !snapshot.pause.blocks(PauseSwitch::Disrupt, now) && NodeOutage::of(snapshot, settings, now).is_none();
+    let loops = &ReplacementLoops::of(snapshot, now);
     let mut reconciler =
-        StaticPoolReconciler { snapshot, memory, provision, settings, may_disrupt, now, plan: &mut plan };
+        StaticPoolReconciler { snapshot, memory, provision, settings, loops, may_disrupt, now, plan: &mut plan };
     let mut static_pools: Vec<StaticPool<'_>> =
         snapshot.pools().values().filter_map(|pool| reconciler.static_pool(pool)).collect();
     if may_disrupt {
@@ -126,6 +127,7 @@ struct StaticPoolReconciler<'a, 'p> {
     memory: &'p mut StaticCapacityMemory,
     provision: &'a ProvisionMemory,
     settings: &'a Settings,
+    loops: &'a ReplacementLoops,
     /// Nodes may be deleted: neither the pause switch nor an outage of nodes prevents it.
     may_disrupt: bool,
     now: Timestamp,
@@ -151,7 +153,8 @@ struct NodesToCreate {
 impl<'a> StaticPoolReconciler<'a, '_> {
     fn static_pool(&self, pool: &'a Arc<NodePool>) -> Option<StaticPool<'a>> {
         let replicas = usize::try_from(pool.replicas?).unwrap_or(usize::MAX);
-        let mut members = pool_members(self.snapshot, pool, self.provision, self.settings, self.now);
+        let Self { snapshot, provision, settings, loops, now, .. } = *self;
+        let mut members = pool_members(pool, MemberInput { snapshot, provision, settings, loops, now });
         members.retain(|member| !self.memory.deleting.contains_key(&member.claim.name));
         let of_pool = |name: &ClaimName| {
             let claim = self.snapshot.claims().get(name);
@@ -238,32 +241,31 @@ impl<'a> StaticPoolReconciler<'a, '_> {
     }
 
     /// How many nodes a pool lacks, and how many of its outdated ones are to be replaced now.
-    fn nodes_to_create(&mut self, static_pool: &StaticPool<'_>) -> NodesToCreate {
+    fn nodes_to_create(&mut self, static_pool: &StaticPool<'a>) -> NodesToCreate {
         let replacements = self.replacements_of(static_pool).len();
         let wanted = static_pool.replicas.saturating_add(replacements);
         let missing = wanted.saturating_sub(static_pool.members.len());
         if missing > 0 || static_pool.members.len() > wanted || !self.may_disrupt {
             return NodesToCreate { missing, replacements: 0 };
         }
-        let loops = ReplacementLoops::of(self.snapshot, self.now);
-        loops.next_at().into_iter().for_each(|at| self.plan.wake_at(at));
-        let found = |m: &PoolMember<'_>| loops.get(&static_pool.pool.name, &m.recurring(static_pool.pool)?);
-        let may_begin = |m: &&PoolMember<'_>| {
-            let waits = found(m).is_some_and(|found| found.waits);
-            m.replacement_may_begin(self.settings, self.now) && !waits
-        };
-        let (in_loops, others): (Vec<_>, Vec<_>) = static_pool
-            .members
-            .iter()
-            .filter(may_begin)
-            .partition(|m| found(m).is_some());
-        // Of those that are replaced again and again for one cause, one shows whether this goes on.
-        let replaceable = others.len() + in_loops.len().min(1);
+        self.loops.next_at().into_iter().for_each(|at| self.plan.wake_at(at));
+        let replaceable = self.replaceable(static_pool).len();
         NodesToCreate { missing: 0, replacements: replaceable.min(static_pool.budget).saturating_sub(replacements) }
     }
 
+    /// The outdated nodes whose replacement may begin, in order. Of those that are replaced again and again for one cause, one
+    /// shows whether this goes on.
+    fn replaceable<'m>(&self, static_pool: &'m StaticPool<'a>) -> Vec<&'m PoolMember<'a>> {
+        let may_begin = |m: &&PoolMember<'_>| m.replacement_may_begin(self.settings, self.now);
+        let mut found: Vec<_> = static_pool.members.iter().filter(may_begin).collect();
+        found.sort_by_key(|m| m.replacement_order(self.settings, self.now));
+        let mut has_one = false;
+        found.retain(|m| m.replacement_loop.is_none() || !std::mem::replace(&mut has_one, true));
+        found
+    }
+
     /// Launches missing nodes, and replacements for outdated ones.
-    fn scale_up(&mut self, static_pools: &[StaticPool<'_>], seed: u64) {
+    fn scale_up(&mut self, static_pools: &[StaticPool<'a>], seed: u64) {
         let mut wanted: BTreeMap<NodePoolName, NodesToCreate> = BTreeMap::new();
         for static_pool in static_pools {
             let to_create = self.nodes_to_create(static_pool);
@@ -325,7 +327,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
 
     fn create_claim(
         &mut self,
-        static_pool: &StaticPool<'_>,
+        static_pool: &StaticPool<'a>,
         NodeToCreate { node, number, is_missing }: NodeToCreate,
         seed: u64,
     ) {
@@ -336,12 +338,12 @@ impl<'a> StaticPoolReconciler<'a, '_> {
             format!("the NodePool wants {} nodes and has {}", static_pool.replicas, static_pool.members.len() + number)
         } else {
             self.memory.replacements.insert(draft.name.clone(), self.now);
-            let outdated = static_pool.members.iter().filter(|m| m.may_be_replaced());
-            let first = outdated.min_by_key(|m| m.replacement_order(self.settings, self.now));
-            let record = first.and_then(|first| first.replacement(static_pool.pool, self.now));
-            let loops = ReplacementLoops::of(self.snapshot, self.now);
-            draft.spec.replacement = record.map(|record| loops.continued(&static_pool.pool.name, record));
-            format!("replaces a node because of {}", first.map(PoolMember::cause).unwrap_or_default())
+            // The first ones are being replaced already.
+            let index = self.replacements_of(static_pool).len() + number;
+            let replaced = self.replaceable(static_pool).get(index).copied();
+            let record = replaced.and_then(|member| member.replacement(static_pool.pool, self.now));
+            draft.spec.replacement = record.map(|record| self.loops.continued(&static_pool.pool.name, record));
+            format!("replaces a node because of {}", replaced.map(PoolMember::cause).unwrap_or_default())
         };
         let reason = format!("{cause}; cheapest of {offerings} offerings: {best}");
         self.plan.push(Command::CreateClaim(Box::new(draft)), reason);

@@ -1,10 +1,10 @@
 //! Scale-down and replacement order of a static pool's nodes.
 
-use crate::disruption::{DriftDetector, Expiry, ReplacementCause, passes_blockers};
+use crate::disruption::{DriftDetector, Expiry, ReplacementCause, ReplacementLoop, ReplacementLoops, passes_blockers};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::NodePool;
-use crate::model::cluster::replacement::{RecurringCause, Replacement};
+use crate::model::cluster::replacement::Replacement;
 use crate::model::names::ClaimName;
 use crate::model::settings::Settings;
 use crate::provisioning::ProvisionMemory;
@@ -27,6 +27,19 @@ pub(crate) struct PoolMember<'a> {
     do_not_disrupt: bool,
     /// It was recently nominated for pending pods.
     is_nominated: bool,
+    /// The loop that its replacement would go on with.
+    pub(crate) replacement_loop: Option<ReplacementLoop>,
+}
+
+/// What is known beside a pool.
+#[derive(Clone, Copy)]
+pub(crate) struct MemberInput<'a, 'p> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) provision: &'p ProvisionMemory,
+    pub(crate) settings: &'p Settings,
+    /// Nodes that are replaced again and again.
+    pub(crate) loops: &'p ReplacementLoops,
+    pub(crate) now: Timestamp,
 }
 
 /// Order of deletion when there are too many: the least first.
@@ -50,13 +63,8 @@ pub(crate) enum ScaleDownRank {
 }
 
 /// The NodeClaims of a pool that stand: neither failed nor being deleted.
-pub(crate) fn pool_members<'a>(
-    snapshot: &'a Snapshot,
-    pool: &NodePool,
-    provision: &ProvisionMemory,
-    settings: &Settings,
-    now: Timestamp,
-) -> Vec<PoolMember<'a>> {
+pub(crate) fn pool_members<'a>(pool: &NodePool, input: MemberInput<'a, '_>) -> Vec<PoolMember<'a>> {
+    let MemberInput { snapshot, provision, settings, loops, now } = input;
     let is_member = |claim: &&Arc<Claim>| {
         claim.spec.pool.as_ref() == Some(&pool.name)
             && claim.is_ours()
@@ -65,14 +73,23 @@ pub(crate) fn pool_members<'a>(
     };
     let all = snapshot.claims().values().filter(is_member);
     let detector = DriftDetector::new(pool, snapshot, now);
+    let loop_of = |cause: &ReplacementCause| loops.get(&pool.name, &cause.recurring(pool)?);
     let cause = |claim: &Claim| {
         let expiry = || Expiry::soon(claim, settings, now).map(ReplacementCause::Expiry);
         let Some(drift) = detector.drift_of(claim) else { return expiry() };
-        let hold = drift.maintenance_hold(&settings.maintenance_windows, now);
-        // One that waits for a maintenance window is replaced before it expires all the same.
-        hold.and_then(|_| expiry()).or(Some(ReplacementCause::Drift(drift)))
+        let is_held = drift.maintenance_hold(&settings.maintenance_windows, now).is_some();
+        let drift = ReplacementCause::Drift(drift);
+        // One that waits for a maintenance window, or in a loop, is replaced before it expires all the same.
+        let waits = is_held || loop_of(&drift).is_some_and(|found| found.waits);
+        let expiry = waits.then(expiry).flatten();
+        expiry.or(Some(drift))
     };
-    all.map(|claim| PoolMember::new(claim, snapshot, (&cause, provision), now)).collect()
+    let member = |claim| {
+        let member = PoolMember::new(claim, snapshot, (&cause, provision), now);
+        let replacement_loop = member.cause.as_ref().and_then(loop_of).cloned();
+        PoolMember { replacement_loop, ..member }
+    };
+    all.map(member).collect()
 }
 
 impl<'a> PoolMember<'a> {
@@ -91,7 +108,7 @@ impl<'a> PoolMember<'a> {
         let in_use = claim.status.initialized.is_some();
         let cause = Some(claim).filter(|_| in_use).and_then(|claim| cause(claim));
         let is_nominated = provision.is_nominated(&claim.name, node.map(|node| &node.name), now);
-        Self { claim, cause, pods, do_not_disrupt, is_nominated }
+        Self { claim, cause, pods, do_not_disrupt, is_nominated, replacement_loop: None }
     }
 
     /// Order of deletion when there are too many. `outdated_may_go`: the budget allows that outdated nodes are disrupted.
@@ -119,7 +136,7 @@ impl<'a> PoolMember<'a> {
         reason.is_some_and(|reason| !self.do_not_disrupt || passes_blockers(self.claim, reason))
     }
 
-    /// May be replaced, and does not wait for a maintenance window; what has begun before it closed goes on.
+    /// May be replaced, and waits neither for a maintenance window nor in a loop; what has begun before goes on.
     pub(crate) fn replacement_may_begin(&self, settings: &Settings, now: Timestamp) -> bool {
         let is_held = match &self.cause {
             Some(ReplacementCause::Drift(drift)) => {
@@ -127,17 +144,12 @@ impl<'a> PoolMember<'a> {
             }
             Some(ReplacementCause::Expiry(_)) | None => false,
         };
-        self.may_be_replaced() && !is_held
-    }
-
-    /// The cause for which the same may have to be done with what replaces it.
-    pub(crate) fn recurring(&self, pool: &NodePool) -> Option<RecurringCause> {
-        self.cause.as_ref()?.recurring(pool)
+        self.may_be_replaced() && !is_held && !self.replacement_loop.as_ref().is_some_and(|found| found.waits)
     }
 
     /// What a NodeClaim records that replaces it.
     pub(crate) fn replacement(&self, pool: &NodePool, now: Timestamp) -> Option<Replacement> {
-        Some(Replacement::after(self.claim, &self.recurring(pool)?, None, now))
+        Some(Replacement::after(self.claim, &self.cause.as_ref()?.recurring(pool)?, None, now))
     }
 
     /// Why it is replaced, for people.
@@ -145,7 +157,8 @@ impl<'a> PoolMember<'a> {
         self.cause.as_ref().map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Order of replacement of outdated nodes: empty ones, then the oldest; last those that wait for a maintenance window.
+    /// Order of replacement of outdated nodes: empty ones, then the oldest; last those that wait for a maintenance
+    /// window or in a loop.
     pub(crate) fn replacement_order(&self, settings: &Settings, now: Timestamp) -> (bool, bool, Timestamp, ClaimName) {
         let is_held = !self.replacement_may_begin(settings, now);
         (is_held, !self.pods.is_empty(), self.claim.created_at, self.claim.name.clone())

@@ -13,6 +13,7 @@ use crate::model::cluster::node::Node;
 use crate::model::cluster::node_base::NodeBase;
 use crate::model::cluster::pod::{DoNotDisrupt, PodOwner, Taint, TaintEffect};
 use crate::model::cluster::pool::{Budget, BudgetNodes};
+use crate::model::cluster::replacement::Replacement;
 use crate::model::labels;
 use crate::model::requirements::Requirement;
 use crate::model::settings::{MinValuesPolicy, Pause};
@@ -683,4 +684,55 @@ fn a_large_pool_is_not_rolled_once_before_a_loop_is_known() {
     let launched_at = launched_where_replacements_drift(60, 10, 25);
     assert!((30..=40).contains(&launched_at.len()), "{launched_at:?}");
     assert!(launched_at.iter().all(|minute| *minute < 10), "{launched_at:?}");
+}
+
+/// A NodePool of a node `c00` without the label `team` that it wants, a node `loop` that has replaced such ones without effect, and
+/// a node `c02` without the label `tier` that it wants.
+fn with_a_loop(expire_after: Option<SignedDuration>) -> (Snapshot, NodePool) {
+    let labelled = |labels: &[&str]| {
+        let mut pool = NodePool { expire_after, ..static_pool(3) };
+        pool.labels.extend(labels.iter().map(|label| ((*label).into(), "a".into())));
+        pool
+    };
+    let wanted = labelled(&["team", "tier"]);
+    let mut snapshot = cluster([wanted.clone()]);
+    let cause = |claim: &Claim, snapshot: &Snapshot| {
+        let drift = DriftDetector::new(&wanted, snapshot, start()).drift_of(claim).unwrap();
+        ReplacementCause::Drift(drift).recurring(&wanted).unwrap()
+    };
+    for (name, label, hour) in [("c00", "tier", 0), ("loop", "tier", 80), ("c02", "team", 50)] {
+        let (mut claim, node) = managed(name, &labelled(&[label]), offering(SMALL, 1, OnDemand));
+        claim.created_at = at(hour * 3_600);
+        if name == "loop" {
+            let cause = cause(&claim, &snapshot);
+            claim.spec.replacement = Some(Replacement { cause, in_a_row: 20, offerings: Vec::new() });
+        }
+        put(&mut snapshot, (claim, node));
+    }
+    (snapshot, wanted)
+}
+
+#[test]
+fn a_node_that_waits_in_a_loop_is_not_replaced_in_place_of_another() {
+    let (mut snapshot, pool) = with_a_loop(None);
+    let mut memory = StaticCapacityMemory::default();
+    let plan = pass(&snapshot, &mut memory, 81 * 3_600);
+    let record = drafts(&plan)[0].spec.replacement.clone().unwrap();
+    assert_eq!((drafts(&plan).len(), record.in_a_row), (1, 1), "{plan:?}");
+    carry_out(&plan, &pool, &mut snapshot, true);
+    assert_eq!(deleted(&pass(&snapshot, &mut memory, 81 * 3_600 + 60)), ["drifted c02"]);
+}
+
+#[test]
+fn a_node_that_waits_in_a_loop_is_replaced_before_it_expires() {
+    let (mut snapshot, pool) = with_a_loop(Some(SignedDuration::from_hours(100)));
+    snapshot.remove_claim(&ClaimName::new("c02").unwrap());
+    snapshot.put_pool(pool.name.clone(), NodePool { replicas: Some(2), ..pool.clone() });
+    let mut memory = StaticCapacityMemory::default();
+    assert!(pass(&snapshot, &mut memory, 81 * 3_600).commands.is_empty(), "it waits");
+    let plan = pass(&snapshot, &mut memory, 99 * 3_600 + 3_000);
+    assert_eq!(drafts(&plan).len(), 1);
+    assert_eq!(drafts(&plan)[0].spec.replacement, None);
+    carry_out(&plan, &pool, &mut snapshot, true);
+    assert_eq!(deleted(&pass(&snapshot, &mut memory, 99 * 3_600 + 3_060)), ["expiring c00"]);
 }
