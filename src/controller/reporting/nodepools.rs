@@ -2,8 +2,9 @@
 
 use super::cluster_scoped;
 use jiff::Timestamp;
-use napkeeper_core::disruption::ReplacementLoops;
+use napkeeper_core::disruption::{ReplacementLoop, ReplacementLoops};
 use napkeeper_core::lifecycle::PoolFailures;
+use napkeeper_core::model::cluster::replacement::RecurringCause;
 use napkeeper_core::model::names::NodePoolName;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_kube::Events;
@@ -16,7 +17,16 @@ use std::collections::BTreeSet;
 pub(super) struct PoolReporter {
     failing: Gauge,
     loops: Gauge,
-    reported: BTreeSet<(NodePoolName, String)>,
+    reported: BTreeSet<(NodePoolName, Told)>,
+}
+
+/// What has been told of a NodePool.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    /// Why its nodes do not come up.
+    Failing(String),
+    /// For which cause they are replaced again and again, and how often in a row: what else is said of it changes with time.
+    Loop(RecurringCause, u32),
 }
 
 impl PoolReporter {
@@ -42,18 +52,62 @@ impl PoolReporter {
         let loops = ReplacementLoops::of(snapshot, now);
         self.failing.set(count(failures.held().count()));
         self.loops.set(count(loops.iter().count()));
-        let held = failures.held().map(|(name, reason)| (name, "LaunchesHeld", reason));
-        let loops = loops.iter().map(|(name, found)| (name, "ReplacementLoop", found.to_string()));
-        let mut found = BTreeSet::new();
-        for (name, event, why) in held.chain(loops) {
-            let key = (name.clone(), why);
-            if let Some(pool) = snapshot.pools().get(name).filter(|_| !self.reported.contains(&key)) {
-                tracing::warn!(pool = %name, event, why = key.1, "NodePool is held");
-                let regarding = cluster_scoped(("karpenter.sh/v1", "NodePool"), name.as_str(), &pool.uid);
-                events.publish(regarding, event, &key.1, true);
-            }
-            found.insert(key);
+        for (name, event, why) in self.news(failures.held(), loops.iter()) {
+            let Some(pool) = snapshot.pools().get(&name) else { continue };
+            tracing::warn!(pool = %name, event, why, "NodePool is held");
+            let regarding = cluster_scoped(("karpenter.sh/v1", "NodePool"), name.as_str(), &pool.uid);
+            events.publish(regarding, event, &why, true);
         }
-        self.reported = found;
+    }
+
+    /// What has not been told yet of NodePools that are held and of loops: the NodePool, the event and its text.
+    fn news<'f>(
+        &mut self,
+        held: impl Iterator<Item = (&'f NodePoolName, String)>,
+        loops: impl Iterator<Item = (&'f NodePoolName, &'f ReplacementLoop)>,
+    ) -> Vec<(NodePoolName, &'static str, String)> {
+        let held = held.map(|(name, why)| (name, Told::Failing(why.clone()), "LaunchesHeld", why));
+        let loops = loops.map(|(name, found)| {
+            (name, Told::Loop(found.cause.clone(), found.in_a_row), "ReplacementLoop", found.to_string())
+        });
+        let before = std::mem::take(&mut self.reported);
+        let mut news = Vec::new();
+        for (name, told, event, why) in held.chain(loops) {
+            let key = (name.clone(), told);
+            if !before.contains(&key) {
+                news.push((name.clone(), event, why));
+            }
+            self.reported.insert(key);
+        }
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::SignedDuration;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_loop_is_told_once_for_each_time_that_it_goes_on() {
+        let mut reporter = PoolReporter::new(&mut Registry::default());
+        let name = NodePoolName::new("general").unwrap();
+        let next_at = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1);
+        let third =
+            ReplacementLoop { cause: RecurringCause::CONSOLIDATION, in_a_row: 3, next_at, waits: true, drift: None };
+        let due = ReplacementLoop { waits: false, drift: Some(Arc::from("labels")), ..third.clone() };
+        let fourth = ReplacementLoop { in_a_row: 4, ..third.clone() };
+        let mut told = |found: &[&ReplacementLoop]| {
+            let loops = found.iter().map(|found| (&name, *found));
+            reporter.news(std::iter::empty(), loops).into_iter().map(|(_, event, why)| (event, why)).collect::<Vec<_>>()
+        };
+        let event = |found: &ReplacementLoop| ("ReplacementLoop", found.to_string());
+        assert_eq!(told(&[&third]), [event(&third)]);
+        assert_eq!(told(&[&due]), [], "time has passed, and it is known how the last one has drifted");
+        assert_eq!(told(&[&third]), []);
+        assert_eq!(told(&[&fourth]), [event(&fourth)]);
+        assert_eq!(told(&[]), []);
+        assert_eq!(told(&[&fourth]), [event(&fourth)], "it has ended, and begun again");
     }
 }
