@@ -191,6 +191,20 @@ fn a_loop_survives_a_restart_and_is_told_with_what_keeps_a_node() {
 }
 
 #[test]
+fn removing_the_annotation_ends_a_loop_as_the_docs_say() {
+    let page = include_str!("../../../../../docs/scheduling.md");
+    let command = format!("kubectl annotate nodeclaims -l {}=general {}-\n", labels::NODEPOOL, labels::REPLACEMENT);
+    assert!(page.contains(&command));
+    let (mut world, name) = replaced(9, true);
+    assert_eq!(marks(&world.all(300)), 0);
+    let mut claim = world.claim(&name);
+    claim.spec.replacement = None;
+    world.snapshot.put_claim(claim);
+    assert_eq!(marks(&world.all(300)), 1);
+    assert_eq!(world.drafts[0].spec.replacement.as_ref().unwrap().in_a_row, 1);
+}
+
+#[test]
 fn expired_nodes_do_not_wait() {
     let (mut world, _) = replaced(9, true);
     let mut claim = world.claim("c01");
