@@ -83,6 +83,7 @@ impl Obstacle {
             Self::Maintenance(hold) => hold.until,
             Self::Budget { opens, .. } => *opens,
             Self::Blocked(DisruptionBlocker::Paused(Paused { end: PauseEnd::At(end), .. })) => Some(*end),
+            Self::Blocked(DisruptionBlocker::ReplacementLoop(found)) => Some(found.next_at),
             _ => None,
         }
     }

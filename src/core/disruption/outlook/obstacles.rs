@@ -189,9 +189,10 @@ impl<'a> Obstacles<'a> {
             _ => Obstacle::Blocked(blocker),
         };
         let mut blockers = disruption_blockers(snapshot, claim, reason, now);
-        // Karpenter evicts pods without a controller, and does not know the pause switch.
+        // Karpenter evicts pods without a controller, and knows neither the pause switch nor loops of replacements.
         let is_of_ours = |blocker: &DisruptionBlocker| {
-            matches!(blocker, DisruptionBlocker::PodWithoutController(_) | DisruptionBlocker::Paused(_))
+            use DisruptionBlocker::{Paused, PodWithoutController, ReplacementLoop};
+            matches!(blocker, PodWithoutController(_) | Paused(_) | ReplacementLoop(_))
         };
         blockers.retain(|blocker| claim.is_ours() || !is_of_ours(blocker));
         blockers.into_iter().map(obstacle).collect()

@@ -4,7 +4,7 @@ use super::super::carry_out::MoveReason;
 use super::super::components::Component;
 use super::outdated::of_version;
 use super::*;
-use crate::disruption::{DisruptionBlocker, ReplacementLoops, disruption_blockers};
+use crate::disruption::{DisruptionBlocker, Obstacle, ReplacementLoops, disruption_blockers};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::claim::ClaimSpec;
 use crate::model::cluster::replacement::{LOOP_LENGTH, RecurringCause, Replacement};
@@ -186,6 +186,7 @@ fn a_loop_survives_a_restart_and_is_told_with_what_keeps_a_node() {
     );
     assert_eq!(kept.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
     assert!(matches!(kept[0], DisruptionBlocker::ReplacementLoop(_)));
+    assert_eq!(Obstacle::Blocked(kept[0].clone()).until(), Some(next_at), "it is told so before it begins");
     let empty = disruption_blockers(&world.snapshot, &world.claim("c01"), DisruptionReason::Empty, at(world.now));
     assert!(empty.is_empty(), "{empty:?}");
 }
