@@ -111,7 +111,7 @@ impl Row {
         if drift.is_some() {
             self.in_a_row = self.in_a_row.max(record.in_a_row);
         }
-        if is_effective || record.in_a_row < LOOP_LENGTH || record.over_at(claim) <= now {
+        if is_effective || record.in_a_row < LOOP_LENGTH || record.has_had_effect(claim, now) {
             return;
         }
         let found = ReplacementLoop::of(claim, record, drift, now);

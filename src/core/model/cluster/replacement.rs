@@ -12,8 +12,8 @@ pub const LOOP_LENGTH: u32 = 3;
 const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(30);
 /// The longest such time, so that one node a day shows whether the cause is gone.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(24);
-/// A replacement that is still in use for so long after the next one might have begun has had an effect. It is as long as a
-/// saving of consolidation is expected to last at most.
+/// A replacement of consolidation that is still in use for so long after the next one might have begun has had an effect. It is
+/// as long as a saving is expected to last at most.
 const HAS_EFFECT_AFTER: SignedDuration = SignedDuration::from_hours(4);
 /// Most offerings of a row that are recorded, the last ones.
 const MOST_OFFERINGS: usize = 8;
@@ -69,21 +69,18 @@ impl Replacement {
     }
 
     /// Its node has been of use for so long that what replaces it is not in a row with it. The same change of a field never is:
-    /// each replacement should have ended it.
-    fn has_had_effect(&self, claim: &Claim, now: Timestamp) -> bool {
-        self.cause.change.is_none() && self.over_at(claim) <= now
+    /// each replacement should have ended it, and how long the next one cannot begin, as outside of a maintenance window, shows
+    /// nothing.
+    #[must_use]
+    pub fn has_had_effect(&self, claim: &Claim, now: Timestamp) -> bool {
+        let over_at = self.next_at(claim).saturating_add(HAS_EFFECT_AFTER).unwrap_or(Timestamp::MAX);
+        self.cause.change.is_none() && over_at <= now
     }
 
     /// When the next replacement for the same cause may begin.
     #[must_use]
     pub fn next_at(&self, claim: &Claim) -> Timestamp {
         claim.created_at.saturating_add(self.wait()).unwrap_or(Timestamp::MAX)
-    }
-
-    /// When a loop is over that this replacement is the last one of.
-    #[must_use]
-    pub fn over_at(&self, claim: &Claim) -> Timestamp {
-        self.next_at(claim).saturating_add(HAS_EFFECT_AFTER).unwrap_or(Timestamp::MAX)
     }
 
     fn wait(&self) -> SignedDuration {
