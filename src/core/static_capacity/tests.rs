@@ -680,10 +680,13 @@ fn replacements_without_effect_are_repeated_ever_less_often() {
 }
 
 #[test]
-fn a_large_pool_is_not_rolled_once_before_a_loop_is_known() {
-    let launched_at = launched_where_replacements_drift(60, 10, 25);
-    assert!((30..=40).contains(&launched_at.len()), "{launched_at:?}");
-    assert!(launched_at.iter().all(|minute| *minute < 10), "{launched_at:?}");
+fn a_large_pool_is_not_rolled_once_before_a_loop_is_known_and_then_one_goes_at_a_time() {
+    let launched_at = launched_where_replacements_drift(60, 10, 120);
+    let (at_once, later): (Vec<i64>, Vec<i64>) = launched_at.into_iter().partition(|minute| *minute < 10);
+    assert!((30..=40).contains(&at_once.len()), "{at_once:?}");
+    let [first, second] = later[..] else { panic!("{later:?}") };
+    assert!((30..33).contains(&(first - at_once[at_once.len() - 1])), "{at_once:?}, {later:?}");
+    assert!((60..63).contains(&(second - first)), "{later:?}");
 }
 
 /// A NodePool of a node `c00` without the label `team` that it wants, a node `loop` that has replaced such ones without effect, and

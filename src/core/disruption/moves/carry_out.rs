@@ -2,7 +2,7 @@
 
 use super::super::candidate::Candidate;
 use super::super::causes::ReplacementCause;
-use super::super::replacement_loops::{ReplacementLoop, ReplacementLoops};
+use super::super::replacement_loops::ReplacementLoops;
 use super::super::{BUDGET_RETRY, VALIDATION_DELAY};
 use super::components::Component;
 use super::search::Pass;
@@ -137,14 +137,10 @@ impl Pass<'_, '_, '_> {
         }
     }
 
-    /// Begins a move. False if nothing may be launched for it, or a loop of replacements would go on.
+    /// Begins a move of nodes of which none waits in a loop of replacements. False if nothing may be launched for it.
     pub(super) fn start(&mut self, component: Component<'_, '_>, why: &MoveReason<'_>) -> bool {
         let causes = why.causes_of_pools(&component.sources);
-        let is_consolidation = why.reason == DisruptionReason::Underutilized;
-        let waits = |source: &&Candidate<'_>| ReplacementLoop::of_consolidated(source.claim, self.search.now).is_some();
-        let is_held =
-            causes.iter().any(|cause| self.waits(cause)) || is_consolidation && component.sources.iter().any(waits);
-        if is_held || !self.may_launch(&component.new_nodes, why.reason) {
+        if !self.may_launch(&component.new_nodes, why.reason) {
             return false;
         }
         let worth_from = component.worth_from(self.search.now);
@@ -173,12 +169,6 @@ impl Pass<'_, '_, '_> {
         let one = Move { sources, reason, drafts, replacements: Vec::new(), since, worth_from, causes };
         self.memory.moves.insert(first, one);
         true
-    }
-
-    /// Nodes of a NodePool are replaced again and again for this cause, and the next must wait, or is being replaced.
-    fn waits(&self, cause: &(NodePoolName, RecurringCause)) -> bool {
-        let found = self.search.loops.get(&cause.0, &cause.1);
-        found.is_some_and(|found| found.waits || self.memory.replaces_for(cause))
     }
 
     /// True if these nodes may be launched. The one node that a NodePool tries after failures is for pods that wait, or for what is

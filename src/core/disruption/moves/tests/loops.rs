@@ -79,9 +79,9 @@ fn from_the_third_in_a_row_on_the_next_waits_twice_as_long_each_time() {
     }
 }
 
-/// What replaces the nodes of a large NodePool has drifted as they have.
-#[test]
-fn a_large_pool_is_not_rolled_once_before_a_loop_is_known() {
+/// When nodes were created within so many seconds in a NodePool of 60 nodes that have drifted, as all have that replace them, and
+/// which of a row each was. Budgets allow ten at once.
+fn created_without_effect(seconds: i64) -> Vec<(i64, u32)> {
     let mut world = World::of_sizes(&[SMALL], SMALL, 60);
     for n in 0..60 {
         world.run_pod(&format!("p{n:02}"), &format!("c{n:02}"), 1_500);
@@ -89,12 +89,11 @@ fn a_large_pool_is_not_rolled_once_before_a_loop_is_known() {
     let old = world.claim("c00").spec;
     world.pool.labels.insert("team".into(), "a".into());
     world.set_budget(BudgetNodes::Count(10));
-    let (mut rows, mut last_at) = (Vec::new(), 0);
-    while world.now < 1_500 {
+    let mut created = Vec::new();
+    while world.now < seconds {
         world.all(30);
         for mut draft in std::mem::take(&mut world.drafts) {
-            rows.push(draft.spec.replacement.as_ref().unwrap().in_a_row);
-            last_at = world.now;
+            created.push((world.now, draft.spec.replacement.as_ref().unwrap().in_a_row));
             let ClaimSpec { labels, made_from, .. } = old.clone();
             draft.spec = ClaimSpec { labels, made_from, ..draft.spec };
             world.initialize(&draft);
@@ -105,9 +104,31 @@ fn a_large_pool_is_not_rolled_once_before_a_loop_is_known() {
         world.all(10);
         world.drain_to_replacements();
     }
-    let count = |row| rows.iter().filter(|other| **other == row).count();
-    assert!(rows.len() <= 40 && count(1) <= 20 && count(LOOP_LENGTH) > 0, "{rows:?}");
-    assert!(last_at < 600, "the last one at {last_at} s");
+    created
+}
+
+#[test]
+fn a_large_pool_is_not_rolled_once_before_a_loop_is_known_and_then_one_goes_at_a_time() {
+    let created = created_without_effect(2 * HOUR);
+    let (at_once, later): (Vec<_>, Vec<_>) = created.into_iter().partition(|(at, _)| *at < 600);
+    let count = |row| at_once.iter().filter(|(_, other)| *other == row).count();
+    assert!(at_once.len() <= 40 && count(1) <= 20 && count(LOOP_LENGTH) > 0, "{at_once:?}");
+    let last = at_once.last().unwrap().0;
+    let [(first, 4), (second, 5)] = later[..] else { panic!("{later:?}") };
+    assert!((HOUR / 2..HOUR / 2 + 120).contains(&(first - last)), "{last}, {later:?}");
+    assert!((HOUR..HOUR + 120).contains(&(second - first)), "{later:?}");
+}
+
+/// Budgets, as maintenance windows, pauses and PodDisruptionBudgets, may let no node go for longer than the next one waits.
+#[test]
+fn a_loop_that_could_not_go_on_for_days_goes_on_with_one_node() {
+    let (mut world, _) = replaced(LOOP_LENGTH, true);
+    world.set_budget(BudgetNodes::Count(0));
+    world.now += 72 * HOUR;
+    assert_eq!(marks(&world.all(300)), 0);
+    world.set_budget(BudgetNodes::Count(10));
+    assert_eq!(marks(&world.all(300)), 1);
+    assert_eq!(world.drafts[0].spec.replacement.as_ref().unwrap().in_a_row, LOOP_LENGTH + 1);
 }
 
 #[test]
@@ -206,12 +227,15 @@ fn removing_the_annotation_ends_a_loop_as_the_docs_say() {
 }
 
 #[test]
-fn expired_nodes_do_not_wait() {
+fn nodes_that_expire_do_not_wait() {
     let (mut world, _) = replaced(9, true);
     let mut claim = world.claim("c01");
-    claim.spec.expire_after = Some(at(world.now + 60).duration_since(claim.created_at));
+    claim.spec.expire_after = Some(at(world.now + HOUR / 2).duration_since(claim.created_at));
     world.snapshot.put_claim(claim);
-    assert!(world.all(120).contains(&"expired c01".to_owned()));
+    world.set_budget(BudgetNodes::Count(10));
+    let done = world.all(300);
+    assert!(done.contains(&"mark c01".to_owned()) && marks(&done) == 1, "the drift of the others waits: {done:?}");
+    assert_eq!(world.claim("c01").status.disrupted, Some(DisruptionReason::Expiring));
 }
 
 /// A small node that has replaced a large one, and its record.
