@@ -97,11 +97,14 @@ impl<'s> NodeReport<'s> {
 
     fn state(&self) -> String {
         let status = &self.claim.status;
+        // Where its pods fit on others, it is consolidated all the same.
+        let is_loop = |blocker: &DisruptionBlocker| matches!(blocker, DisruptionBlocker::ReplacementLoop(_));
         match status.disrupted {
             _ if self.claim.deleting_at.is_some() => "is being deleted".to_owned(),
             Some(reason) => format!("is being replaced ({})", reason.as_str()),
-            None if !self.blockers.is_empty() => "is not disrupted now".to_owned(),
-            None => "may be disrupted".to_owned(),
+            None if self.blockers.is_empty() => "may be disrupted".to_owned(),
+            None if self.blockers.iter().all(is_loop) => "is not replaced now".to_owned(),
+            None => "is not disrupted now".to_owned(),
         }
     }
 

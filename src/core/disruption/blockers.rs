@@ -37,7 +37,8 @@ pub enum DisruptionBlocker {
     PodProtected(ObjectKey, EvictionBlocker),
     /// The pause switch holds its disruption back.
     Paused(Paused),
-    /// Nodes of its NodePool are replaced again and again for the cause for which it would be.
+    /// Nodes of its NodePool are replaced again and again for the cause for which it would be: the next waits. Where its pods fit
+    /// on others, it is consolidated all the same.
     ReplacementLoop(ReplacementLoop),
 }
 
@@ -52,7 +53,7 @@ impl fmt::Display for DisruptionBlocker {
             Self::PodUnreadable(pod) => write!(f, "pod {pod} cannot be parsed"),
             Self::PodWithoutController(pod) => write!(f, "pod {pod} has no controller that would replace it"),
             Self::PodProtected(pod, blocker) => write!(f, "pod {pod} cannot be evicted: {blocker}"),
-            Self::ReplacementLoop(found) => write!(f, "a loop of replacements: {found}"),
+            Self::ReplacementLoop(found) => write!(f, "its replacement waits: {found}"),
             Self::Paused(paused) => write!(f, "its disruption is paused: {paused}"),
         }
     }

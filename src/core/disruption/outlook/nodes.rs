@@ -38,6 +38,8 @@ fn obstacles_of_node(
     awaits_launch: bool,
 ) -> Vec<Obstacle> {
     let mut found = obstacles_of(obstacles, claim, reason);
+    // A loop keeps only nodes that are replaced: those of which a move waits for it say so below.
+    found.retain(|obstacle| of_move.is_none() || !obstacle.is_replacement_loop());
     match of_move {
         Some(one) if one.obstacles.is_empty() => {
             // It is among those that budgets allow.

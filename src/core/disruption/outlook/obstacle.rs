@@ -74,6 +74,11 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
+    /// It keeps a node from being replaced, but not from being deleted where its pods fit on others.
+    pub(super) const fn is_replacement_loop(&self) -> bool {
+        matches!(self, Self::Blocked(DisruptionBlocker::ReplacementLoop(_)))
+    }
+
     /// Until when it lasts if nothing else changes; `None` where that is not known.
     #[must_use]
     pub fn until(&self) -> Option<Timestamp> {

@@ -175,6 +175,7 @@ impl<'a> Obstacles<'a> {
             DisruptionReason::Expiring => {}
         }
         found.extend(claims.iter().flat_map(|claim| self.blockers(claim, reason)));
+        found.retain(|obstacle| !(one.deletes_only() && obstacle.is_replacement_loop()));
         found
     }
 

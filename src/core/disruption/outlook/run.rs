@@ -45,6 +45,13 @@ pub(super) struct BegunMove {
     pub(super) worth_from: Option<Timestamp>,
 }
 
+impl BegunMove {
+    /// It consolidates nodes whose pods fit on others.
+    pub(super) fn deletes_only(&self) -> bool {
+        self.reason == Some(DisruptionReason::Underutilized) && self.replacements.is_empty()
+    }
+}
+
 /// A copy of the cluster on which the decider runs.
 #[derive(Clone)]
 pub(super) struct Run<'a> {

@@ -4,7 +4,9 @@ use super::super::carry_out::MoveReason;
 use super::super::components::Component;
 use super::outdated::of_version;
 use super::*;
-use crate::disruption::{DisruptionBlocker, Obstacle, ReplacementLoops, disruption_blockers};
+use crate::disruption::{
+    DisruptionBlocker, NextMove, Obstacle, OutlookInput, ReplacementLoops, disruption_blockers, outlook,
+};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::claim::ClaimSpec;
 use crate::model::cluster::replacement::{LOOP_LENGTH, RecurringCause, Replacement};
@@ -202,7 +204,7 @@ fn a_loop_survives_a_restart_and_is_told_with_what_keeps_a_node() {
     let kept = disruption_blockers(&world.snapshot, &world.claim("c01"), DisruptionReason::Drifted, at(world.now));
     let next_at = world.claim(&name).created_at + SignedDuration::from_hours(1);
     let text = format!(
-        "a loop of replacements: 4 replacements in a row without effect, for the same cause: Drifted (NodePool \
+        "its replacement waits: 4 replacements in a row without effect, for the same cause: Drifted (NodePool \
          spec.template.metadata.labels[team]: set to \"a\"); the next one waits until {next_at}"
     );
     assert_eq!(kept.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
@@ -297,6 +299,30 @@ fn consolidation_holds_only_the_node_that_is_in_a_loop() {
     assert!(done.contains(&"mark c01".to_owned()), "{done:?}");
     let replacement = world.drafts[0].spec.replacement.clone().unwrap();
     assert_eq!((replacement.in_a_row, replacement.offerings), (0, vec![format!("{LARGE} on-demand")]));
+}
+
+/// Two nodes, each in a loop of consolidations, of which the pods of either fit on the other.
+#[test]
+fn a_node_in_a_loop_is_deleted_where_its_pods_fit_on_others_and_nothing_says_that_a_loop_keeps_it() {
+    let mut world = World::new(SMALL, 2);
+    for n in 0..2 {
+        world.run_pod(&format!("p{n}"), &format!("c{n:02}"), 200);
+        let mut claim = world.claim(&format!("c{n:02}"));
+        let record = Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row: 9, offerings: Vec::new() };
+        (claim.created_at, claim.spec.replacement) = (at(0), Some(record));
+        world.snapshot.put_claim(claim);
+    }
+    let (snapshot, provision, settings) = (&world.snapshot, &world.provision, &settings());
+    let found = outlook(OutlookInput { snapshot, provision, settings, now: at(0), seed: 1 });
+    let [NextMove { sources, replacements, obstacles, .. }] = &found.moves[..] else { panic!("{:?}", found.moves) };
+    assert_eq!((replacements.len(), obstacles), (0, &Vec::new()));
+    let is_loop = |one: &&Obstacle| matches!(one, Obstacle::Blocked(DisruptionBlocker::ReplacementLoop(_)));
+    for node in &found.nodes {
+        let is_deleted = sources.iter().any(|source| source.claim == node.claim.name);
+        let loops = node.obstacles.iter().filter(is_loop).count();
+        assert_eq!(loops, usize::from(!is_deleted), "{node:?}");
+    }
+    assert_eq!(world.wait(120), [format!("underutilized {}", sources[0].claim)]);
 }
 
 /// A row that has had small and medium nodes, and what of it goes on with a move of so many nodes of a size to so many small ones,
