@@ -8,7 +8,10 @@ use crate::output::{self, OutputFormat, TextAndJson, nearest_object, one_line};
 use anyhow::{Context, bail};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::types::duration::format as lasting;
-use napkeeper_core::disruption::{DisruptionBlocker, Drift, DriftDetector, Expiry, disruption_blockers, quiet_since};
+use napkeeper_core::disruption::{
+    DisruptionBlocker, Drift, DriftDetector, Expiry, PossibleDisruption, ReplacementLoops, disruption_blockers,
+    quiet_since,
+};
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::pool::{DisruptionReason, NodePool};
 use napkeeper_core::model::settings::DEFAULT_EXPIRY_LEAD;
@@ -84,12 +87,15 @@ impl<'s> NodeReport<'s> {
         let drift = pool.and_then(|pool| DriftDetector::new(pool, snapshot, now).drift_of(claim));
         let has_drifted = drift.is_some() || claim.status.drifted.is_some();
         let reason = if has_drifted { DisruptionReason::Drifted } else { DisruptionReason::Underutilized };
+        let loops = &ReplacementLoops::of(snapshot, now);
+        let disruption = PossibleDisruption { reason, drift: drift.as_ref(), loops };
+        let blockers = disruption_blockers(snapshot, claim, disruption, now);
         Self {
             claim,
             pool,
             drift,
             expiry: Expiry::replaced_from(claim, DEFAULT_EXPIRY_LEAD, now),
-            blockers: disruption_blockers(snapshot, claim, reason, now),
+            blockers,
             budgets: pool.map(|pool| BudgetsLeft::of(snapshot, pool, now)).unwrap_or_default(),
             now,
         }

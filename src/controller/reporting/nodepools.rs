@@ -1,9 +1,8 @@
 //! Reports NodePools whose nodes do not come up, or are replaced again and again.
 
 use super::cluster_scoped;
-use jiff::Timestamp;
-use napkeeper_core::disruption::{ReplacementLoop, ReplacementLoops};
-use napkeeper_core::lifecycle::PoolFailures;
+use napkeeper_core::disruption::ReplacementLoop;
+use napkeeper_core::engine::decide::Memory;
 use napkeeper_core::model::cluster::replacement::RecurringCause;
 use napkeeper_core::model::names::NodePoolName;
 use napkeeper_core::snapshot::Snapshot;
@@ -47,9 +46,9 @@ impl PoolReporter {
         self.reported.clear();
     }
 
-    pub(super) fn report(&mut self, failures: &PoolFailures, snapshot: &Snapshot, events: &Events, now: Timestamp) {
+    pub(super) fn report(&mut self, memory: &Memory, snapshot: &Snapshot, events: &Events) {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let loops = ReplacementLoops::of(snapshot, now);
+        let (failures, loops) = (&memory.lifecycle.pool_failures, &memory.status.loops);
         self.failing.set(count(failures.held().count()));
         self.loops.set(count(loops.iter().count()));
         for (name, event, why) in self.news(failures.held(), loops.iter()) {
@@ -86,7 +85,7 @@ impl PoolReporter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jiff::SignedDuration;
+    use jiff::{SignedDuration, Timestamp};
     use std::sync::Arc;
 
     #[test]

@@ -1,7 +1,7 @@
 //! What keeps a node from being disrupted.
 
 use super::candidate::passes_blockers;
-use super::causes::{DriftDetector, ReplacementCause};
+use super::causes::Drift;
 use super::replacement_loops::{ReplacementLoop, ReplacementLoops};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::disruption_budget::EvictionBlocker;
@@ -59,16 +59,42 @@ impl fmt::Display for DisruptionBlocker {
     }
 }
 
-/// All that keeps the node of a NodeClaim from being disrupted for a reason now: itself, its pods, the pause switch and loops of
-/// replacements. Budgets and
-/// `consolidateAfter` are not among it.
+/// Why a node would be disrupted.
+#[derive(Debug, Clone, Copy)]
+pub struct PossibleDisruption<'a> {
+    /// The reason.
+    pub reason: DisruptionReason,
+    /// How its NodeClaim has drifted, as far as that is known.
+    pub drift: Option<&'a Drift>,
+    /// The loops of replacements in the cluster.
+    pub loops: &'a ReplacementLoops,
+}
+
+impl PossibleDisruption<'_> {
+    /// The loop for which the replacement of the node waits.
+    fn waits_for(&self, snapshot: &Snapshot, claim: &Claim, now: Timestamp) -> Option<ReplacementLoop> {
+        match self.reason {
+            DisruptionReason::Underutilized => ReplacementLoop::of_consolidated(claim, now),
+            DisruptionReason::Drifted => {
+                let pool = snapshot.pools().get(claim.spec.pool.as_ref()?)?;
+                let found = self.loops.get(&pool.name, &self.drift?.cause(pool))?;
+                Some(found.clone()).filter(|found| found.waits)
+            }
+            DisruptionReason::Empty | DisruptionReason::Expiring => None,
+        }
+    }
+}
+
+/// All that keeps the node of a NodeClaim from being disrupted now: itself, its pods, the pause switch and loops of replacements.
+/// Budgets and `consolidateAfter` are not among it.
 #[must_use]
 pub fn disruption_blockers(
     snapshot: &Snapshot,
     claim: &Claim,
-    reason: DisruptionReason,
+    disruption: PossibleDisruption<'_>,
     now: Timestamp,
 ) -> Vec<DisruptionBlocker> {
+    let reason = disruption.reason;
     let Some(node) = snapshot.node_of(claim).filter(|_| claim.status.initialized.is_some()) else {
         return vec![DisruptionBlocker::NotInitialized];
     };
@@ -78,25 +104,10 @@ pub fn disruption_blockers(
     }
     let disrupted = DisruptionScope::of(claim, Some(reason));
     found.extend(snapshot.pause.disruption_pause(&disrupted, now).map(DisruptionBlocker::Paused));
-    found.extend(loop_of(snapshot, claim, reason, now).map(DisruptionBlocker::ReplacementLoop));
+    found.extend(disruption.waits_for(snapshot, claim, now).map(DisruptionBlocker::ReplacementLoop));
     let passes = passes_blockers(claim, reason);
     found.extend(snapshot.pods_on(&node.name).filter_map(|pod| pod_blocker(snapshot, pod, passes, now)));
     found
-}
-
-/// The loop of replacements that keeps a node.
-fn loop_of(snapshot: &Snapshot, claim: &Claim, reason: DisruptionReason, now: Timestamp) -> Option<ReplacementLoop> {
-    let pool = snapshot.pools().get(claim.spec.pool.as_ref()?)?;
-    let cause = match reason {
-        DisruptionReason::Underutilized => return ReplacementLoop::of_consolidated(claim, now),
-        DisruptionReason::Drifted => {
-            let drift = DriftDetector::new(pool, snapshot, now).drift_of(claim)?;
-            ReplacementCause::Drift(drift).recurring(pool)?
-        }
-        DisruptionReason::Empty | DisruptionReason::Expiring => return None,
-    };
-    let loops = ReplacementLoops::of(snapshot, now);
-    loops.get(&pool.name, &cause).filter(|found| found.waits).cloned()
 }
 
 /// What keeps a node from being disrupted, whatever pods it has.

@@ -24,7 +24,7 @@ use crate::provisioning::capacity_buffers::BufferCapacity;
 use crate::scheduling::OfferingsCache;
 use crate::snapshot::{CommandKey, Snapshot};
 use balanced::BalancedPools;
-pub use blockers::{DisruptionBlocker, disruption_blockers};
+pub use blockers::{DisruptionBlocker, PossibleDisruption, disruption_blockers};
 pub use budget::remaining_disruptions as budget_left;
 pub use budget::{allowed_disruptions, is_active};
 pub(crate) use candidate::passes_blockers;

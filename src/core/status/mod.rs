@@ -35,6 +35,8 @@ pub const WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 /// When statuses were last written. Disposable: after a crash one may be written once too often.
 #[derive(Debug, Clone, Default)]
 pub struct StatusMemory {
+    /// The loops of replacements that the statuses say.
+    pub loops: ReplacementLoops,
     pools: WriteTimes<NodePoolName, PoolStatus>,
     classes: WriteTimes<NodeClassName, Conditions>,
 }
@@ -50,9 +52,10 @@ pub fn report_status(
     let mut plan = Plan::default();
     if settings.mode == ControllerMode::Provisioner {
         report_classes(snapshot, memory, now, &mut plan);
-        let loops = &ReplacementLoops::of(snapshot, now);
-        let reporter = Reporter { snapshot, failures, loops, windows: &settings.maintenance_windows, now };
+        let loops = ReplacementLoops::of(snapshot, now);
+        let reporter = Reporter { snapshot, failures, loops: &loops, windows: &settings.maintenance_windows, now };
         report_pools(&reporter, memory, &mut plan);
+        memory.loops = loops;
         refuse_standalone_claims(snapshot, now, &mut plan);
     }
     plan

@@ -8,7 +8,8 @@ use super::super::is_in_progress;
 use super::version_drift::VersionDrift;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node_template::{FieldChange, NodeTemplate, TemplateObject};
-use crate::model::cluster::pool::NodePool;
+use crate::model::cluster::pool::{DisruptionReason, NodePool};
+use crate::model::cluster::replacement::RecurringCause;
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{MaintenanceHold, MaintenanceWindows};
 use crate::model::support::hash::fnv1a;
@@ -81,7 +82,7 @@ impl Drift {
 
     /// What it is that has changed, and what it is now: equal for nodes that are replaced for the same. What it was makes no
     /// difference.
-    pub(crate) fn change_id(&self, pool: &NodePool) -> String {
+    fn change_id(&self, pool: &NodePool) -> String {
         let change = |change: &FieldChange| {
             let to = change.to.as_deref().unwrap_or_default();
             format!("{} {} {}{to}", change.object.as_str(), change.field, u8::from(change.to.is_some()))
@@ -90,6 +91,12 @@ impl Drift {
         let requirement = self.unmet_requirement.as_ref().and_then(|key| Some((key, pool.requirements.get(key)?)));
         texts.extend(requirement.map(|(key, requirement)| format!("{key} {requirement}")));
         format!("{:016x}", fnv1a(texts.join("\n").bytes()))
+    }
+
+    /// By what it is known again that nodes of this NodePool are replaced for it.
+    #[must_use]
+    pub fn cause(&self, pool: &NodePool) -> RecurringCause {
+        RecurringCause { reason: DisruptionReason::Drifted, change: Some(self.change_id(pool)) }
     }
 
     /// What the replacement of a node waits for that has only drifted by its image or its version.

@@ -38,7 +38,7 @@ impl ReplacementCause {
     #[must_use]
     pub fn recurring(&self, pool: &NodePool) -> Option<RecurringCause> {
         match self {
-            Self::Drift(drift) => Some(RecurringCause { reason: self.reason(), change: Some(drift.change_id(pool)) }),
+            Self::Drift(drift) => Some(drift.cause(pool)),
             Self::Expiry(_) => None,
         }
     }

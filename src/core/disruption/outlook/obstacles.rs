@@ -1,8 +1,9 @@
 //! Finds what moves and nodes wait for, by the functions that the decider asks.
 
-use super::super::blockers::{DisruptionBlocker, disruption_blockers};
+use super::super::blockers::{DisruptionBlocker, PossibleDisruption, disruption_blockers};
 use super::super::budget::{counted_nodes, remaining_disruptions};
 use super::super::causes::{Drift, DriftDetector, Expiry};
+use super::super::replacement_loops::ReplacementLoops;
 use super::budgets::BudgetsAhead;
 use super::nodes::unseen_drift;
 use super::obstacle::Obstacle;
@@ -33,6 +34,7 @@ pub(super) struct Obstacles<'a> {
     left: RefCell<BTreeMap<(NodePoolName, DisruptionReason), u32>>,
     /// How NodeClaims have drifted.
     drifts: BTreeMap<ClaimName, Drift>,
+    loops: ReplacementLoops,
     /// Nodes have drifted by what cannot be seen from here, and may be replaced now.
     is_drift_first: bool,
 }
@@ -48,7 +50,8 @@ impl<'a> Obstacles<'a> {
             let of_pool = input.snapshot.claims().values().filter(|claim| claim.spec.pool.as_ref() == Some(&pool.name));
             drifts.extend(of_pool.filter_map(|claim| Some((claim.name.clone(), detector.drift_of(claim)?))));
         }
-        let mut found = Self { input, budgets, after, left: RefCell::default(), drifts, is_drift_first: false };
+        let (loops, left) = (ReplacementLoops::of(input.snapshot, input.now), RefCell::default());
+        let mut found = Self { input, budgets, after, left, drifts, loops, is_drift_first: false };
         let is_first = |claim: &Arc<Claim>| claim.is_ours() && found.is_replaced_first(claim);
         found.is_drift_first = input.snapshot.claims().values().any(is_first);
         found
@@ -61,7 +64,11 @@ impl<'a> Obstacles<'a> {
         let pool = claim.spec.pool.as_ref().and_then(|name| self.pool(name));
         unseen_drift(snapshot, claim).is_some()
             && pool.is_some_and(|pool| remaining_disruptions(snapshot, pool, reason, now) > 0)
-            && disruption_blockers(snapshot, claim, reason, now).is_empty()
+            && disruption_blockers(snapshot, claim, self.possible(claim, reason), now).is_empty()
+    }
+
+    fn possible(&self, claim: &Claim, reason: DisruptionReason) -> PossibleDisruption<'_> {
+        PossibleDisruption { reason, drift: self.drift_of(claim), loops: &self.loops }
     }
 
     /// What keeps all nodes.
@@ -189,7 +196,7 @@ impl<'a> Obstacles<'a> {
             },
             _ => Obstacle::Blocked(blocker),
         };
-        let mut blockers = disruption_blockers(snapshot, claim, reason, now);
+        let mut blockers = disruption_blockers(snapshot, claim, self.possible(claim, reason), now);
         // Karpenter evicts pods without a controller, and knows neither the pause switch nor loops of replacements.
         let is_of_ours = |blocker: &DisruptionBlocker| {
             use DisruptionBlocker::{Paused, PodWithoutController, ReplacementLoop};

@@ -5,7 +5,8 @@ use super::super::components::Component;
 use super::outdated::of_version;
 use super::*;
 use crate::disruption::{
-    DisruptionBlocker, NextMove, Obstacle, OutlookInput, ReplacementLoops, disruption_blockers, outlook,
+    DisruptionBlocker, DriftDetector, NextMove, Obstacle, OutlookInput, PossibleDisruption, ReplacementLoops,
+    disruption_blockers, outlook,
 };
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::claim::ClaimSpec;
@@ -63,6 +64,15 @@ impl World {
             self.snapshot.remove_node(&from.name);
             self.snapshot.remove_claim(&old.name);
         }
+    }
+}
+
+impl World {
+    fn kept(&self, name: &str, reason: DisruptionReason) -> Vec<DisruptionBlocker> {
+        let (now, claim) = (at(self.now), self.claim(name));
+        let drift = DriftDetector::new(&self.pool, &self.snapshot, now).drift_of(&claim);
+        let loops = &ReplacementLoops::of(&self.snapshot, now);
+        disruption_blockers(&self.snapshot, &claim, PossibleDisruption { reason, drift: drift.as_ref(), loops }, now)
     }
 }
 
@@ -201,7 +211,7 @@ fn a_loop_survives_a_restart_and_is_told_with_what_keeps_a_node() {
     let (mut world, name) = replaced(4, true);
     world.restart();
     assert_eq!(marks(&world.all(HOUR / 2)), 0);
-    let kept = disruption_blockers(&world.snapshot, &world.claim("c01"), DisruptionReason::Drifted, at(world.now));
+    let kept = world.kept("c01", DisruptionReason::Drifted);
     let next_at = world.claim(&name).created_at + SignedDuration::from_hours(1);
     let text = format!(
         "its replacement waits: 4 replacements in a row without effect, for the same cause: Drifted (NodePool \
@@ -210,7 +220,7 @@ fn a_loop_survives_a_restart_and_is_told_with_what_keeps_a_node() {
     assert_eq!(kept.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
     assert!(matches!(kept[0], DisruptionBlocker::ReplacementLoop(_)));
     assert_eq!(Obstacle::Blocked(kept[0].clone()).until(), Some(next_at), "it is told so before it begins");
-    let empty = disruption_blockers(&world.snapshot, &world.claim("c01"), DisruptionReason::Empty, at(world.now));
+    let empty = world.kept("c01", DisruptionReason::Empty);
     assert!(empty.is_empty(), "{empty:?}");
 }
 
@@ -290,11 +300,9 @@ fn consolidation_holds_only_the_node_that_is_in_a_loop() {
     let record = Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row: 9, offerings };
     let mut looping = world.claim("c00");
     (looping.created_at, looping.spec.replacement) = (at(0), Some(record.clone()));
-    world.snapshot.put_claim(looping.clone());
-    let kept = |claim: &Claim, world: &World| {
-        disruption_blockers(&world.snapshot, claim, DisruptionReason::Underutilized, at(world.now)).len()
-    };
-    assert_eq!((kept(&looping, &world), kept(&world.claim("c01"), &world)), (1, 0));
+    world.snapshot.put_claim(looping);
+    let kept = |name| world.kept(name, DisruptionReason::Underutilized).len();
+    assert_eq!((kept("c00"), kept("c01")), (1, 0));
     let done = world.all(300);
     assert!(done.contains(&"mark c01".to_owned()), "{done:?}");
     let replacement = world.drafts[0].spec.replacement.clone().unwrap();
