@@ -178,10 +178,7 @@ impl<'p> Pass<'p, '_, '_> {
 
     /// Searches for sets of nodes that cheaper ones can replace, which must hold for a while.
     fn search_replacements(&mut self, candidates: &[&Candidate<'_>], deletable: &[&Candidate<'_>]) {
-        let (open, is_blocked) = self.within_budgets(candidates);
-        if is_blocked {
-            self.retry(self.search.now + BUDGET_RETRY);
-        }
+        let open = self.replaceable(candidates);
         if self.are_tried(&open) {
             // Nothing has changed but the time: all are tried once more, those first that were tried longest ago.
             self.memory.unconsolidatable.values_mut().for_each(|(_, state)| *state = None);
@@ -205,15 +202,21 @@ impl<'p> Pass<'p, '_, '_> {
         self.search.now.checked_add((quiet_for / 4).max(self.search.settings.disruption_poll_interval)).ok()
     }
 
-    /// Those that the budgets of their pools allow to be disrupted, and no loop of replacements holds, in order; and whether
-    /// there are others.
-    fn within_budgets<'c, 'a>(&mut self, candidates: &[&'c Candidate<'a>]) -> (Vec<&'c Candidate<'a>>, bool) {
-        let (budgets, now) = (&mut *self.budgets, self.search.now);
-        let waits = |c: &Candidate<'_>| ReplacementLoop::of_consolidated(c.claim, now).is_some();
-        let is_open = |c: &&Candidate<'_>| !waits(c) && budgets.left(c.pool, DisruptionReason::Underutilized) > 0;
-        let open: Vec<&Candidate<'_>> = candidates.iter().copied().filter(is_open).collect();
-        let is_blocked = open.len() < candidates.len();
-        (open, is_blocked)
+    /// Those that the budgets of their pools allow to be disrupted, and no loop of replacements holds, in order. Requests another
+    /// search for when there may be more.
+    fn replaceable<'c, 'a>(&mut self, candidates: &[&'c Candidate<'a>]) -> Vec<&'c Candidate<'a>> {
+        let now = self.search.now;
+        let mut found = Vec::new();
+        for candidate in candidates {
+            if let Some(waits) = ReplacementLoop::of_consolidated(candidate.claim, now) {
+                self.retry(waits.next_at);
+            } else if self.budgets.left(candidate.pool, DisruptionReason::Underutilized) > 0 {
+                found.push(*candidate);
+            } else {
+                self.retry(now + BUDGET_RETRY);
+            }
+        }
+        found
     }
 
     /// As many as the budgets allow to be disrupted together, in order.

@@ -291,6 +291,26 @@ fn consolidation_waits_and_forgets_a_row_whose_last_node_has_lasted() {
     }
 }
 
+/// What else is to be found changes with time, but not each minute.
+#[test]
+fn a_node_that_waits_is_not_looked_at_each_minute_but_when_it_may_go() {
+    let mut world = oversized();
+    let offerings = vec![format!("{SMALL} on-demand")];
+    let mut claim = world.claim("c00");
+    (claim.created_at, claim.spec.replacement) =
+        (at(0), Some(Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row: LOOP_LENGTH, offerings }));
+    world.snapshot.put_claim(claim);
+    let next_search = |world: &mut World| {
+        world.memory.moves.exhausted = None;
+        world.decide();
+        world.memory.moves.exhausted.unwrap().1
+    };
+    assert_eq!(next_search(&mut world), at(300), "as without a loop");
+    world.now = HOUR / 2 - 200;
+    assert_eq!(next_search(&mut world), at(HOUR / 2));
+    assert!(world.all(300).contains(&"mark c00".to_owned()));
+}
+
 #[test]
 fn consolidation_holds_only_the_node_that_is_in_a_loop() {
     let mut world = World::new(LARGE, 2);
