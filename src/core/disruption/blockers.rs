@@ -77,7 +77,7 @@ impl PossibleDisruption<'_> {
             DisruptionReason::Underutilized => ReplacementLoop::of_consolidated(claim, now),
             DisruptionReason::Drifted => {
                 let pool = snapshot.pools().get(claim.spec.pool.as_ref()?)?;
-                let found = self.loops.get(&pool.name, &self.drift?.cause(pool))?;
+                let found = self.loops.get(&self.drift?.cause(pool).in_pool(&pool.name))?;
                 Some(found.clone()).filter(|found| found.waits)
             }
             DisruptionReason::Empty | DisruptionReason::Expiring => None,

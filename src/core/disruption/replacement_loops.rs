@@ -6,7 +6,7 @@
 
 use super::causes::{Drift, DriftDetector};
 use crate::model::cluster::claim::Claim;
-use crate::model::cluster::replacement::{LOOP_LENGTH, RecurringCause, Replacement};
+use crate::model::cluster::replacement::{LOOP_LENGTH, PoolCause, RecurringCause, Replacement};
 use crate::model::names::NodePoolName;
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
@@ -128,7 +128,7 @@ impl Row {
 
 /// The loops of all NodePools, by the NodePool of the last replacement and the cause. One that shows an effect is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ReplacementLoops(BTreeMap<(NodePoolName, RecurringCause), Row>);
+pub struct ReplacementLoops(BTreeMap<PoolCause, Row>);
 
 impl ReplacementLoops {
     /// Those that the NodeClaims show.
@@ -141,7 +141,7 @@ impl ReplacementLoops {
             let Some((record, pool)) = claim.spec.replacement.as_ref().zip(pool) else { continue };
             let detector = detectors.entry(&pool.name).or_insert_with(|| DriftDetector::new(pool, snapshot, now));
             let outcome = Outcome::of(detector, claim, &record.cause, now);
-            let row = rows.entry((pool.name.clone(), record.cause.clone())).or_default();
+            let row = rows.entry(record.cause.clone().in_pool(&pool.name)).or_default();
             row.add(claim, record, &outcome, now);
         }
         rows.retain(|_, row| !row.is_effective());
@@ -150,7 +150,7 @@ impl ReplacementLoops {
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&NodePoolName, &ReplacementLoop)> {
-        self.0.iter().filter_map(|((pool, _), row)| Some((pool, row.last.as_ref()?)))
+        self.0.iter().filter_map(|(key, row)| Some((&key.pool, row.last.as_ref()?)))
     }
 
     /// There are none.
@@ -161,14 +161,14 @@ impl ReplacementLoops {
 
     /// The loop that nodes of a NodePool would go on with if they were replaced for a cause.
     #[must_use]
-    pub fn get(&self, pool: &NodePoolName, cause: &RecurringCause) -> Option<&ReplacementLoop> {
-        self.0.get(&(pool.clone(), cause.clone()))?.last.as_ref()
+    pub fn get(&self, cause: &PoolCause) -> Option<&ReplacementLoop> {
+        self.0.get(cause)?.last.as_ref()
     }
 
     /// What a replacement of a node of a NodePool records: that it follows those that had no effect, whichever nodes they have
     /// replaced. In a large NodePool each node would have its turn first otherwise, before any had its second.
     pub(crate) fn continued(&self, pool: &NodePoolName, record: Replacement) -> Replacement {
-        let row = self.0.get(&(pool.clone(), record.cause.clone()));
+        let row = self.0.get(&record.cause.clone().in_pool(pool));
         let least = row.filter(|row| row.in_a_row > 0).map_or(0, |row| row.in_a_row.saturating_add(1));
         Replacement { in_a_row: record.in_a_row.max(least), ..record }
     }

@@ -73,7 +73,7 @@ pub(crate) fn pool_members<'a>(pool: &NodePool, input: MemberInput<'a, '_>) -> V
     };
     let all = snapshot.claims().values().filter(is_member);
     let detector = DriftDetector::new(pool, snapshot, now);
-    let loop_of = |cause: &ReplacementCause| loops.get(&pool.name, &cause.recurring(pool)?);
+    let loop_of = |cause: &ReplacementCause| loops.get(&cause.recurring(pool)?.in_pool(&pool.name));
     let cause = |claim: &Claim| {
         let expiry = || Expiry::soon(claim, settings, now).map(ReplacementCause::Expiry);
         let Some(drift) = detector.drift_of(claim) else { return expiry() };

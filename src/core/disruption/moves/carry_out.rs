@@ -11,8 +11,8 @@ use crate::catalog::CapacityType;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::Pod;
 use crate::model::cluster::pool::DisruptionReason;
-use crate::model::cluster::replacement::{RecurringCause, Replacement};
-use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
+use crate::model::cluster::replacement::{PoolCause, RecurringCause, Replacement};
+use crate::model::names::{ClaimName, NodeName, ObjectKey};
 use crate::plan::{Command, Preconditions};
 use crate::provisioning::claim_draft;
 use crate::scheduling::{NewNode, SchedulingResult, Target};
@@ -45,9 +45,12 @@ impl MoveReason<'_> {
     }
 
     /// Why nodes of which NodePools are replaced, where what one of them shows is true of all.
-    fn causes_of_pools(&self, sources: &[&Candidate<'_>]) -> BTreeSet<(NodePoolName, RecurringCause)> {
-        let recurring = |source: &&Candidate<'_>| Some((source.pool.name.clone(), self.recurring(source)?));
-        sources.iter().filter_map(recurring).filter(|(_, cause)| cause.change.is_some()).collect()
+    fn causes_of_pools(&self, sources: &[&Candidate<'_>]) -> BTreeSet<PoolCause> {
+        let in_pool = |source: &&Candidate<'_>| {
+            let cause = self.recurring(source).filter(|cause| cause.change.is_some())?;
+            Some(cause.in_pool(&source.pool.name))
+        };
+        sources.iter().filter_map(in_pool).collect()
     }
 
     /// What the NodeClaim of each new node records: it goes on with the row of one of the nodes, the longest first.

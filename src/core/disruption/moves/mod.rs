@@ -21,7 +21,7 @@ use super::VALIDATION_DELAY;
 use super::candidate::Candidate;
 use crate::model::cluster::claim::{Claim, ClaimRef};
 use crate::model::cluster::pool::DisruptionReason;
-use crate::model::cluster::replacement::RecurringCause;
+use crate::model::cluster::replacement::PoolCause;
 use crate::model::labels::TAINT_DISRUPTED;
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::plan::ClaimDraft;
@@ -94,7 +94,7 @@ pub(super) struct Move {
     /// Since when it has been worth what it costs, where it must be.
     pub(super) worth_from: Option<Timestamp>,
     /// Why nodes of which NodePools are replaced, where that may recur. If lost, one more may be replaced for the same.
-    causes: BTreeSet<(NodePoolName, RecurringCause)>,
+    causes: BTreeSet<PoolCause>,
 }
 
 impl MoveMemory {
@@ -120,7 +120,7 @@ impl MoveMemory {
     }
 
     /// A node of this NodePool is being replaced for this cause.
-    fn replaces_for(&self, cause: &(NodePoolName, RecurringCause)) -> bool {
+    fn replaces_for(&self, cause: &PoolCause) -> bool {
         self.moves.values().any(|one| one.causes.contains(cause))
     }
 

@@ -45,7 +45,7 @@ pub(in crate::disruption) fn replace_outdated(
     let mut left = budgets.clone();
     let (mut allowed, mut is_waiting) = (Vec::new(), false);
     let candidates = candidates.iter().filter(|candidate| !memory.holds(candidate.claim));
-    for candidate in of_loops_one(candidates, search, causes, memory) {
+    for candidate in one_of_each_loop(candidates, search, causes, memory) {
         if allowed.len() < MAX_SOURCES
             && !tried_lately(memory, candidate, search.now)
             && left.consume(candidate, reason)
@@ -75,7 +75,7 @@ fn tried_lately(memory: &MoveMemory, candidate: &Candidate<'_>, now: Timestamp) 
 
 /// These nodes, but of those that are replaced again and again for one cause none while the next replacement waits, and then
 /// one.
-fn of_loops_one<'c, 'a>(
+fn one_of_each_loop<'c, 'a>(
     candidates: impl Iterator<Item = &'c Candidate<'a>>,
     search: &Search<'_>,
     causes: &BTreeMap<ClaimName, ReplacementCause>,
@@ -87,8 +87,8 @@ fn of_loops_one<'c, 'a>(
     let mut tried = BTreeSet::new();
     let is_next = |candidate: &&Candidate<'_>| {
         let cause = causes.get(&candidate.claim.name).and_then(|cause| cause.recurring(candidate.pool));
-        let Some(cause) = cause.map(|cause| (candidate.pool.name.clone(), cause)) else { return true };
-        let Some(found) = search.loops.get(&cause.0, &cause.1) else { return true };
+        let Some(cause) = cause.map(|cause| cause.in_pool(&candidate.pool.name)) else { return true };
+        let Some(found) = search.loops.get(&cause) else { return true };
         let is_due = !found.waits && !memory.replaces_for(&cause);
         is_due && !tried_lately(memory, candidate, search.now) && tried.insert(cause)
     };

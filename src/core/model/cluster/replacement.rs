@@ -2,6 +2,7 @@
 
 use super::claim::Claim;
 use super::pool::DisruptionReason;
+use crate::model::names::NodePoolName;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,21 @@ pub struct RecurringCause {
 impl RecurringCause {
     /// The pods fit elsewhere, or on something cheaper.
     pub const CONSOLIDATION: Self = Self { reason: DisruptionReason::Underutilized, change: None };
+
+    /// That of the nodes of this NodePool.
+    #[must_use]
+    pub fn in_pool(self, pool: &NodePoolName) -> PoolCause {
+        PoolCause { pool: pool.clone(), cause: self }
+    }
+}
+
+/// A cause for which nodes of a NodePool may be replaced again and again.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PoolCause {
+    /// The NodePool.
+    pub pool: NodePoolName,
+    /// Why its nodes are replaced.
+    pub cause: RecurringCause,
 }
 
 /// What a NodeClaim records that was created to replace others (annotation `napkeeper.io/replacement`).
