@@ -126,6 +126,21 @@ impl Row {
     }
 }
 
+/// A node of the NodePool that was created for anything else, as for pods, since the newest one of a row is not to be replaced for
+/// its cause.
+fn has_ended_since(
+    detector: &DriftDetector<'_>,
+    (cause, row): (&PoolCause, &Row),
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> bool {
+    let Some((newest, _)) = row.newest else { return false };
+    let is_newer = |claim: &Claim| claim.is_ours() && claim.created_at > newest;
+    let is_of_pool = |claim: &Claim| claim.spec.pool.as_ref() == Some(&cause.pool);
+    let is_effective = |claim: &Claim| matches!(Outcome::of(detector, claim, &cause.cause, now), Outcome::Effective);
+    snapshot.claims().values().any(|claim| is_of_pool(claim) && is_newer(claim) && is_effective(claim))
+}
+
 /// The loops of all NodePools, by the NodePool of the last replacement and the cause. One that shows an effect is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplacementLoops(BTreeMap<PoolCause, Row>);
@@ -144,7 +159,11 @@ impl ReplacementLoops {
             let row = rows.entry(record.cause.clone().in_pool(&pool.name)).or_default();
             row.add(claim, record, &outcome, now);
         }
-        rows.retain(|_, row| !row.is_effective());
+        rows.retain(|key, row| {
+            let detector = detectors.get(&key.pool);
+            !row.is_effective()
+                && !detector.is_some_and(|detector| has_ended_since(detector, (key, row), snapshot, now))
+        });
         Self(rows)
     }
 

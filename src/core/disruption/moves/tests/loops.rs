@@ -151,6 +151,26 @@ fn others_go_at_once_when_the_last_one_does_not_differ() {
     assert!(world.claim(&name).status.drifted.is_none());
 }
 
+/// One that was launched for pods, before or after the last one of the loop, and has drifted as that one, or has not.
+#[test]
+fn a_newer_node_that_has_not_drifted_ends_a_loop_whatever_it_was_launched_for() {
+    for (age, has_drifted, goes_on) in [(-1, false, true), (1, true, true), (1, false, false)] {
+        let (mut world, name) = replaced(9, true);
+        let last = world.claim(&name);
+        let (mut claim, node) = managed("other", &world.pool, offering(SMALL, 1, OnDemand));
+        claim.created_at = last.created_at + SignedDuration::from_secs(age);
+        claim.status.initialized = Some(claim.created_at);
+        if has_drifted {
+            claim.spec = ClaimSpec { replacement: None, ..last.spec };
+        }
+        put(&mut world.snapshot, (claim, node));
+        world.run_pod("other", "other", 1_500);
+        assert_eq!(marks(&world.all(100)), 0, "whether it has drifted shows after two minutes");
+        assert_eq!(marks(&world.all(300)) == 0, goes_on, "{age} s newer, drifted: {has_drifted}");
+        assert!(goes_on || world.drafts[0].spec.replacement.as_ref().unwrap().in_a_row == 1);
+    }
+}
+
 #[test]
 fn what_the_last_one_is_counts_and_not_what_is_written_on_it() {
     let (mut world, name) = replaced(3, true);
