@@ -192,6 +192,13 @@ impl ReplacementLoops {
         Replacement { in_a_row: record.in_a_row.max(least), ..record }
     }
 
+    /// What the replacement of this node records that is replaced for anything but its drift, while its NodePool is in the loop for
+    /// which it was created: the same. Else expiry and consolidation would have a loop forgotten whose next replacement waits.
+    pub(crate) fn kept<'c>(&self, claim: &'c Claim) -> Option<&'c Replacement> {
+        let record = claim.spec.replacement.as_ref().filter(|record| record.cause.change.is_some())?;
+        self.get(&record.cause.clone().in_pool(claim.spec.pool.as_ref()?)).map(|_| record)
+    }
+
     /// When the next of those that wait now may go on.
     pub(crate) fn next_at(&self) -> Option<Timestamp> {
         self.iter().filter(|(_, one)| one.waits).map(|(_, one)| one.next_at).min()

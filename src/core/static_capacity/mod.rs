@@ -2,8 +2,8 @@
 //!
 //! A static pool is a NodePool with `spec.replicas`: a fixed number of nodes, whatever pods there are. Missing nodes
 //! are launched, by the same offerings, limits and quotas as other nodes; surplus nodes are deleted, those with the
-//! least disruption first; and outdated nodes, which have drifted or expire soon, are replaced one for one, the new one first. How this differs from
-//! Karpenter's static pools, and why, is in `docs/decisions/0045-static-capacity.md`.
+//! least disruption first; and outdated nodes, which have drifted or expire soon, are replaced one for one, the new one
+//! first. How this differs from Karpenter's static pools, and why, is in `docs/decisions/0045-static-capacity.md`.
 
 mod scale_down_order;
 mod static_nodes;
@@ -13,6 +13,7 @@ mod tests;
 use crate::disruption::{BUDGET_RETRY, ReplacementCause, ReplacementLoops, budget_left};
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
+use crate::model::cluster::replacement::Replacement;
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{ControllerMode, DisruptionScope, PauseSwitch, Settings};
 use crate::plan::{Command, Plan};
@@ -325,6 +326,14 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         }
     }
 
+    /// What the NodeClaim records that replaces a node.
+    fn record(&self, pool: &NodePool, member: &PoolMember<'_>) -> Option<Replacement> {
+        match member.replacement(pool, self.now) {
+            Some(record) => Some(self.loops.continued(&pool.name, record)),
+            None => self.loops.kept(member.claim).cloned(),
+        }
+    }
+
     fn create_claim(
         &mut self,
         static_pool: &StaticPool<'a>,
@@ -341,8 +350,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
             // The first ones are being replaced already.
             let index = self.replacements_of(static_pool).len() + number;
             let replaced = self.replaceable(static_pool).get(index).copied();
-            let record = replaced.and_then(|member| member.replacement(static_pool.pool, self.now));
-            draft.spec.replacement = record.map(|record| self.loops.continued(&static_pool.pool.name, record));
+            draft.spec.replacement = replaced.and_then(|member| self.record(static_pool.pool, member));
             format!("replaces a node because of {}", replaced.map(PoolMember::cause).unwrap_or_default())
         };
         let reason = format!("{cause}; cheapest of {offerings} offerings: {best}");

@@ -727,6 +727,17 @@ fn a_node_that_waits_in_a_loop_is_not_replaced_in_place_of_another() {
 }
 
 #[test]
+fn a_loop_is_not_forgotten_where_its_last_node_is_replaced_since_it_expires() {
+    let (mut snapshot, pool) = with_a_loop(Some(SignedDuration::from_hours(10)));
+    ["c00", "c02"].iter().for_each(|name| snapshot.remove_claim(&ClaimName::new(*name).unwrap()));
+    snapshot.put_pool(pool.name.clone(), NodePool { replicas: Some(1), ..pool });
+    let record = snapshot.claims().get(&ClaimName::new("loop").unwrap()).unwrap().spec.replacement.clone();
+    let plan = pass(&snapshot, &mut StaticCapacityMemory::default(), 89 * 3_600 + 3_000);
+    assert_eq!(drafts(&plan).len(), 1);
+    assert_eq!(drafts(&plan)[0].spec.replacement, record);
+}
+
+#[test]
 fn a_node_that_waits_in_a_loop_is_replaced_before_it_expires() {
     let (mut snapshot, pool) = with_a_loop(Some(SignedDuration::from_hours(100)));
     snapshot.remove_claim(&ClaimName::new("c02").unwrap());

@@ -67,12 +67,27 @@ impl MoveReason<'_> {
         let mut sources = component.sources.clone();
         sources.sort_by_key(|source| Reverse(row(source)));
         let record = |(i, node): (usize, &NewNode)| {
+            if let Some(kept) = self.kept(&sources, node, loops) {
+                return Some(kept.clone());
+            }
             let source = sources.get(i).or_else(|| sources.last())?;
             let offering = component.may_bring_back(node);
             let record = Replacement::after(source.claim, &self.recurring(source)?, offering.as_deref(), now);
             Some(loops.continued(&source.pool.name, record))
         };
         component.new_nodes.iter().enumerate().map(record).collect()
+    }
+
+    /// The record of one of these nodes that one of its own NodePool keeps, which replaces it for anything but its drift.
+    fn kept<'s>(
+        &self,
+        sources: &'s [&Candidate<'_>],
+        node: &NewNode,
+        loops: &ReplacementLoops,
+    ) -> Option<&'s Replacement> {
+        let of_pool = sources.iter().filter(|source| source.pool.name == node.pool);
+        let kept = of_pool.filter_map(|source| loops.kept(source.claim)).max_by_key(|record| record.in_a_row);
+        kept.filter(|_| self.reason != DisruptionReason::Drifted)
     }
 }
 

@@ -270,6 +270,30 @@ fn nodes_that_expire_do_not_wait() {
     assert_eq!(world.claim("c01").status.disrupted, Some(DisruptionReason::Expiring));
 }
 
+#[test]
+fn a_loop_is_not_forgotten_where_its_last_node_expires_or_is_consolidated() {
+    let (mut world, name) = replaced(9, true);
+    let mut claim = world.claim(&name);
+    claim.spec.expire_after = Some(SignedDuration::from_hours(1));
+    let record = claim.spec.replacement.clone();
+    world.snapshot.put_claim(claim);
+    world.set_budget(BudgetNodes::Count(10));
+    let done = world.all(HOUR);
+    assert!(done.contains(&format!("mark {name}")) && marks(&done) == 1, "{done:?}");
+    assert_eq!(world.drafts[0].spec.replacement, record, "expired");
+
+    let mut world = oversized();
+    world.set_label("a");
+    let mut claim = world.claim("c00");
+    let drift = DriftDetector::new(&world.pool, &world.snapshot, at(0)).drift_of(&claim).unwrap();
+    let record = Replacement { cause: drift.cause(&world.pool), in_a_row: 9, offerings: Vec::new() };
+    (claim.created_at, claim.spec.replacement) = (at(0), Some(record.clone()));
+    world.snapshot.put_claim(claim);
+    assert!(world.all(300).contains(&"mark c00".to_owned()));
+    assert_eq!(world.claim("c00").status.disrupted, Some(DisruptionReason::Underutilized));
+    assert_eq!(world.drafts[0].spec.replacement, Some(record), "consolidated");
+}
+
 /// A small node that has replaced a large one, and its record.
 fn consolidated(record: Option<Replacement>) -> (World, Replacement) {
     let mut world = oversized();
