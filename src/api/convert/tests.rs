@@ -360,6 +360,7 @@ fn full_spec(pool: NodePoolName, requests: Resources, offering: PlannedOffering)
             cause: RecurringCause::CONSOLIDATION,
             in_a_row: 2,
             offerings: vec!["Standard_D4s_v5 on-demand".to_owned()],
+            replaced: Some("Standard_D8s_v5 spot".to_owned()),
         }),
     }
 }
@@ -420,6 +421,22 @@ fn a_claim_survives_the_way_to_the_api_server_and_back() {
     let wire = serde_json::to_value(claim_object(&before).unwrap()).unwrap();
     let after = claim(&serde_json::from_value(wire).unwrap()).unwrap();
     assert_eq!(after, before);
+}
+
+/// NodeClaims keep it from one version of napkeeper to the next.
+#[test]
+fn the_record_of_a_replacement_is_written_so() {
+    let written = |replacement| {
+        let mut claim = full_claim();
+        claim.spec.replacement = replacement;
+        claim_object(&claim).unwrap().metadata.annotations.unwrap().get("napkeeper.io/replacement").cloned()
+    };
+    let consolidated = r#"{"cause":{"reason":"Underutilized"},"inARow":2,"offerings":["Standard_D4s_v5 on-demand"],"replaced":"Standard_D8s_v5 spot"}"#;
+    assert_eq!(written(full_claim().spec.replacement).as_deref(), Some(consolidated));
+    let cause = RecurringCause { reason: DisruptionReason::Drifted, change: Some("00c0ffee00c0ffee".to_owned()) };
+    let drifted = r#"{"cause":{"reason":"Drifted","change":"00c0ffee00c0ffee"},"inARow":3}"#;
+    assert_eq!(written(Some(Replacement::new(cause, 3))).as_deref(), Some(drifted));
+    assert_eq!(written(None), None);
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl ReplacementLoop {
         let next_at = record.next_at(claim);
         Self {
             cause: record.cause.clone(),
-            in_a_row: record.in_a_row,
+            in_a_row: record.count(claim),
             next_at,
             waits: next_at > now,
             drift: drift.map(|drift| Arc::from(drift.to_string())),
@@ -111,7 +111,7 @@ impl Row {
         if drift.is_some() {
             self.in_a_row = self.in_a_row.max(record.in_a_row);
         }
-        if is_effective || record.in_a_row < LOOP_LENGTH || record.has_had_effect(claim, now) {
+        if is_effective || record.count(claim) < LOOP_LENGTH || record.has_had_effect(claim, now) {
             return;
         }
         let found = ReplacementLoop::of(claim, record, drift, now);

@@ -149,7 +149,7 @@ impl<'a> PoolMember<'a> {
 
     /// What a NodeClaim records that replaces it.
     pub(crate) fn replacement(&self, pool: &NodePool, now: Timestamp) -> Option<Replacement> {
-        Some(Replacement::after(self.claim, &self.cause.as_ref()?.recurring(pool)?, None, now))
+        Some(Replacement::after(self.claim, &self.cause.as_ref()?.recurring(pool)?, false, now))
     }
 
     /// Why it is replaced, for people.

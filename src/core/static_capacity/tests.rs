@@ -708,7 +708,7 @@ fn with_a_loop(expire_after: Option<SignedDuration>) -> (Snapshot, NodePool) {
         claim.created_at = at(hour * 3_600);
         if name == "loop" {
             let cause = cause(&claim, &snapshot);
-            claim.spec.replacement = Some(Replacement { cause, in_a_row: 20, offerings: Vec::new() });
+            claim.spec.replacement = Some(Replacement::new(cause, 20));
         }
         put(&mut snapshot, (claim, node));
     }

@@ -257,7 +257,7 @@ fn a_loop_of_replacements_is_told_until_it_is_over() {
     let (claim, node) = drifted("general-a");
     let drift = DriftDetector::new(&changed, &snapshot, at(0)).drift_of(&claim).unwrap();
     let cause = ReplacementCause::Drift(drift).recurring(&changed).unwrap();
-    let record = |in_a_row| Some(Replacement { cause: cause.clone(), in_a_row, offerings: Vec::new() });
+    let record = |in_a_row| Some(Replacement::new(cause.clone(), in_a_row));
     let with = |in_a_row, claim: &Claim| {
         let mut claim = claim.clone();
         claim.spec.replacement = record(in_a_row);

@@ -62,7 +62,7 @@ impl MoveReason<'_> {
     ) -> Vec<Option<Replacement>> {
         let row = |source: &&Candidate<'_>| {
             let record = source.claim.spec.replacement.as_ref()?;
-            (Some(&record.cause) == self.recurring(source).as_ref()).then_some(record.in_a_row)
+            (Some(&record.cause) == self.recurring(source).as_ref()).then(|| record.count(source.claim))
         };
         let mut sources = component.sources.clone();
         sources.sort_by_key(|source| Reverse(row(source)));
@@ -71,8 +71,8 @@ impl MoveReason<'_> {
                 return Some(kept.clone());
             }
             let source = sources.get(i).or_else(|| sources.last())?;
-            let offering = component.may_bring_back(node);
-            let record = Replacement::after(source.claim, &self.recurring(source)?, offering.as_deref(), now);
+            let is_merged = component.new_nodes.len() < component.sources.len();
+            let record = Replacement::after(source.claim, &self.recurring(source)?, is_merged, now);
             Some(loops.continued(&source.pool.name, record))
         };
         component.new_nodes.iter().enumerate().map(record).collect()

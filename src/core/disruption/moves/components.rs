@@ -237,19 +237,6 @@ impl Component<'_, '_> {
         self.new_nodes.iter().filter_map(|node| node.offerings.first()).any(|offering| old.contains(&offering.key))
     }
 
-    /// Size and capacity type of a new node, where that may bring back what has been replaced. Fewer nodes, or a lower price of
-    /// the same size as in another zone, save something whatever there was before.
-    pub(super) fn may_bring_back(&self, node: &NewNode) -> Option<String> {
-        let best = node.offerings.first()?;
-        let new = best.key.size_and_type();
-        let costs_more = |source: &&Candidate<'_>| {
-            let intent = source.claim.intent.as_ref();
-            best.price < source.price && intent.is_some_and(|intent| intent.offering.key.size_and_type() == new)
-        };
-        let saves = self.new_nodes.len() < self.sources.len() || self.sources.iter().any(costs_more);
-        (!saves).then_some(new)
-    }
-
     fn may_replace_spot(&self) -> bool {
         let spot = CapacityType::Spot;
         let mut spot_nodes =

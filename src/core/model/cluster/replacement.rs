@@ -56,32 +56,57 @@ pub struct PoolCause {
 pub struct Replacement {
     /// Why they were replaced.
     pub cause: RecurringCause,
-    /// How many replacements for it have followed each other, this one included: of drift in the NodePool, of consolidation each
-    /// of the one before. Of these only those count that bring an offering back which the row had before: others save something.
+    /// How many replacements for it have followed each other: of drift in the NodePool, this one included; of consolidation those
+    /// before this one, each of the one before, of which only those count that [bring something back](Self::brings_back).
     pub in_a_row: u32,
-    /// Of consolidation: size and capacity type of the nodes before it in the row.
+    /// Of consolidation: size and capacity type of nodes before it in the row, which it counts to bring back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offerings: Vec<String>,
+    /// Of consolidation: size and capacity type of the node that it replaces. The same at a lower price, as in another zone, is a
+    /// saving; but where it merges several nodes of a row, this is among [`Self::offerings`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<String>,
 }
 
 impl Replacement {
-    /// What the replacement of a node for this cause records. Of consolidation it counts if this is the offering of one before;
-    /// `None` where it saves something anyway.
+    /// What a NodeClaim records that is created because its NodePool has changed.
     #[must_use]
-    pub fn after(source: &Claim, cause: &RecurringCause, offering: Option<&str>, now: Timestamp) -> Self {
+    pub const fn new(cause: RecurringCause, in_a_row: u32) -> Self {
+        Self { cause, in_a_row, offerings: Vec::new(), replaced: None }
+    }
+
+    /// What the replacement of a node for this cause records. `is_merged`: by fewer nodes than it and others.
+    #[must_use]
+    pub fn after(source: &Claim, cause: &RecurringCause, is_merged: bool, now: Timestamp) -> Self {
         let before = source.spec.replacement.as_ref();
         let before = before.filter(|before| before.cause == *cause && !before.has_had_effect(source, now));
-        let in_a_row = before.map_or(0, |before| before.in_a_row);
+        let in_a_row = before.map_or(0, |before| before.count(source));
         if cause.change.is_some() {
-            return Self { cause: cause.clone(), in_a_row: in_a_row.saturating_add(1), offerings: Vec::new() };
+            return Self::new(cause.clone(), in_a_row.saturating_add(1));
         }
-        let mut offerings = before.map(|before| before.offerings.clone()).unwrap_or_default();
         let own = source.intent.as_ref().map(|intent| intent.offering.key.size_and_type());
-        offerings.extend(own.filter(|own| !offerings.contains(own)));
+        let replaced = own.clone().filter(|_| !is_merged || before.is_none());
+        let mut offerings = before.map(|before| before.offerings.clone()).unwrap_or_default();
+        for offering in before.and_then(|before| before.replaced.clone()).into_iter().chain(own) {
+            offerings.retain(|known| *known != offering);
+            offerings.push(offering);
+        }
+        offerings.retain(|offering| Some(offering) != replaced.as_ref());
         let excess = offerings.len().saturating_sub(MOST_OFFERINGS);
         offerings.drain(..excess);
-        let is_back = offering.is_some_and(|offering| offerings.iter().any(|before| before == offering));
-        Self { cause: cause.clone(), in_a_row: in_a_row.saturating_add(u32::from(is_back)), offerings }
+        Self { cause: cause.clone(), in_a_row, offerings, replaced }
+    }
+
+    /// How many replacements have followed each other with this one, by what was launched for it.
+    #[must_use]
+    pub fn count(&self, claim: &Claim) -> u32 {
+        self.in_a_row.saturating_add(u32::from(self.brings_back(claim)))
+    }
+
+    /// Its node is of a size and capacity type that its row had before.
+    fn brings_back(&self, claim: &Claim) -> bool {
+        let own = claim.intent.as_ref().map(|intent| intent.offering.key.size_and_type());
+        own.is_some_and(|own| self.offerings.contains(&own))
     }
 
     /// Its node has been of use for so long that what replaces it is not in a row with it. The same change of a field never is:
@@ -96,12 +121,13 @@ impl Replacement {
     /// When the next replacement for the same cause may begin.
     #[must_use]
     pub fn next_at(&self, claim: &Claim) -> Timestamp {
-        claim.created_at.saturating_add(self.wait()).unwrap_or(Timestamp::MAX)
+        claim.created_at.saturating_add(wait(self.count(claim))).unwrap_or(Timestamp::MAX)
     }
+}
 
-    fn wait(&self) -> SignedDuration {
-        let Some(more) = self.in_a_row.checked_sub(LOOP_LENGTH) else { return SignedDuration::ZERO };
-        let times = 1_i32.checked_shl(more).filter(|times| *times > 0).unwrap_or(i32::MAX);
-        FIRST_WAIT.checked_mul(times).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
-    }
+/// How long the next replacement waits after so many.
+fn wait(in_a_row: u32) -> SignedDuration {
+    let Some(more) = in_a_row.checked_sub(LOOP_LENGTH) else { return SignedDuration::ZERO };
+    let times = 1_i32.checked_shl(more).filter(|times| *times > 0).unwrap_or(i32::MAX);
+    FIRST_WAIT.checked_mul(times).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
 }

@@ -1,4 +1,4 @@
-//! Replacements that are to be replaced again for the same cause, as in incidents of Karpenter.
+//! Replacements that are to be replaced again for the same cause.
 
 use super::*;
 use crate::world::{InjectedFault, NodeFault, OtherImage};
@@ -20,8 +20,9 @@ fn of_pool(pool: &str, (name, replicas, cpu_millis): (&str, u32, i64)) -> (Objec
     (key, workload)
 }
 
-/// As <https://github.com/Azure/AKS/issues/5899>: after an upgrade the nodes of one NodePool still come up with the old
-/// version. Those of another of the same AKSNodeClass, which comes and goes every 20 minutes, have the new one.
+/// After an upgrade the nodes of one NodePool still come up with the old version, as all did in
+/// <https://github.com/Azure/AKS/issues/5899>. Those of another of the same AKSNodeClass, which comes and goes every 20 minutes,
+/// have the new one: without them nothing would be replaced.
 fn version_that_new_nodes_do_not_get(seed: u64) -> WorldSetup {
     let mut setup = mk_start(seed);
     let mut general = mk_pool("general", 10, &["on-demand"], 100);
@@ -41,8 +42,8 @@ fn version_that_new_nodes_do_not_get(seed: u64) -> WorldSetup {
     setup
 }
 
-/// As <https://github.com/aws/karpenter-provider-aws/issues/6642>, of which 7146 and 8536 there are later: what is cheapest
-/// changes every 40 minutes, and nodes of two sizes are replaced by each other.
+/// What is cheapest changes every 40 minutes, and nodes of two sizes are replaced by each other, one for one. This is no incident that
+/// is known: in those of consolidation nodes were merged, or deleted and launched again for pods.
 fn sizes_that_take_turns(seed: u64) -> WorldSetup {
     let mut setup = mk_start(seed);
     let mut general = mk_pool("general", 10, &["on-demand"], 100);

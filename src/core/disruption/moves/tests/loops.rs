@@ -5,10 +5,9 @@ use super::super::components::Component;
 use super::outdated::of_version;
 use super::*;
 use crate::disruption::{
-    DisruptionBlocker, DriftDetector, NextMove, Obstacle, OutlookInput, PossibleDisruption, ReplacementLoops,
-    disruption_blockers, outlook,
+    DisruptionBlocker, DriftDetector, NextMove, Obstacle, OutlookInput, PossibleDisruption, ReplacementLoop,
+    ReplacementLoops, disruption_blockers, outlook,
 };
-use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::claim::ClaimSpec;
 use crate::model::cluster::replacement::{LOOP_LENGTH, RecurringCause, Replacement};
 use std::collections::BTreeMap;
@@ -286,7 +285,7 @@ fn a_loop_is_not_forgotten_where_its_last_node_expires_or_is_consolidated() {
     world.set_label("a");
     let mut claim = world.claim("c00");
     let drift = DriftDetector::new(&world.pool, &world.snapshot, at(0)).drift_of(&claim).unwrap();
-    let record = Replacement { cause: drift.cause(&world.pool), in_a_row: 9, offerings: Vec::new() };
+    let record = Replacement::new(drift.cause(&world.pool), 9);
     (claim.created_at, claim.spec.replacement) = (at(0), Some(record.clone()));
     world.snapshot.put_claim(claim);
     assert!(world.all(300).contains(&"mark c00".to_owned()));
@@ -308,16 +307,18 @@ fn consolidated(record: Option<Replacement>) -> (World, Replacement) {
 
 #[test]
 fn consolidation_counts_only_what_brings_an_offering_back() {
+    let [small, large] = [SMALL, LARGE].map(|size| format!("{size} on-demand"));
     let (_, cheaper) = consolidated(None);
-    let large = format!("{LARGE} on-demand");
-    let expected = Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row: 0, offerings: vec![large.clone()] };
-    assert_eq!(cheaper, expected);
-    let before = Replacement { in_a_row: 1, offerings: vec![format!("{SMALL} on-demand")], ..cheaper };
-    let (_, back) = consolidated(Some(before.clone()));
-    assert_eq!((back.in_a_row, back.offerings), (2, vec![format!("{SMALL} on-demand"), large]));
+    let first = Replacement::new(RecurringCause::CONSOLIDATION, 0);
+    assert_eq!(cheaper, Replacement { replaced: Some(large.clone()), ..first });
+    let before = Replacement { in_a_row: 1, offerings: vec![small.clone()], ..cheaper };
+    let (world, back) = consolidated(Some(before.clone()));
+    assert_eq!((back.in_a_row, &back.offerings, &back.replaced), (1, &vec![small], &Some(large)));
+    let launched = |size| back.count(&managed("new", &world.pool, offering(size, 1, OnDemand)).0);
+    assert_eq!([SMALL, MEDIUM, LARGE].map(launched), [2, 1, 1], "whatever was planned, what Azure had counts");
     let drift = RecurringCause { reason: DisruptionReason::Drifted, change: Some("1".to_owned()) };
     let (_, other) = consolidated(Some(Replacement { cause: drift, ..before }));
-    assert_eq!(other.in_a_row, 0, "another cause is another row");
+    assert_eq!((other.in_a_row, other.offerings), (0, Vec::new()), "another cause is another row");
 }
 
 #[test]
@@ -327,7 +328,8 @@ fn consolidation_waits_and_forgets_a_row_whose_last_node_has_lasted() {
         let mut claim = world.claim("c00");
         claim.created_at = at(0) - SignedDuration::from_hours(age_hours);
         let offerings = vec![format!("{SMALL} on-demand")];
-        claim.spec.replacement = Some(Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row, offerings });
+        claim.spec.replacement =
+            Some(Replacement { offerings, ..Replacement::new(RecurringCause::CONSOLIDATION, in_a_row) });
         world.snapshot.put_claim(claim);
         let loops = ReplacementLoops::of(&world.snapshot, at(world.now));
         assert_eq!(loops.is_empty(), replaces, "{in_a_row} in a row, {age_hours} h");
@@ -342,7 +344,7 @@ fn a_node_that_waits_is_not_looked_at_each_minute_but_when_it_may_go() {
     let offerings = vec![format!("{SMALL} on-demand")];
     let mut claim = world.claim("c00");
     (claim.created_at, claim.spec.replacement) =
-        (at(0), Some(Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row: LOOP_LENGTH, offerings }));
+        (at(0), Some(Replacement { offerings, ..Replacement::new(RecurringCause::CONSOLIDATION, LOOP_LENGTH) }));
     world.snapshot.put_claim(claim);
     let next_search = |world: &mut World| {
         world.memory.moves.exhausted = None;
@@ -361,7 +363,7 @@ fn consolidation_holds_only_the_node_that_is_in_a_loop() {
     world.run_pod("full", "c00", 14_000);
     world.run_pod("p", "c01", 3_000);
     let offerings = vec![format!("{SMALL} on-demand")];
-    let record = Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row: 9, offerings };
+    let record = Replacement { offerings, ..Replacement::new(RecurringCause::CONSOLIDATION, 9) };
     let mut looping = world.claim("c00");
     (looping.created_at, looping.spec.replacement) = (at(0), Some(record.clone()));
     world.snapshot.put_claim(looping);
@@ -370,7 +372,7 @@ fn consolidation_holds_only_the_node_that_is_in_a_loop() {
     let done = world.all(300);
     assert!(done.contains(&"mark c01".to_owned()), "{done:?}");
     let replacement = world.drafts[0].spec.replacement.clone().unwrap();
-    assert_eq!((replacement.in_a_row, replacement.offerings), (0, vec![format!("{LARGE} on-demand")]));
+    assert_eq!((replacement.in_a_row, replacement.replaced), (0, Some(format!("{LARGE} on-demand"))));
 }
 
 /// Two nodes, each in a loop of consolidations, of which the pods of either fit on the other.
@@ -380,7 +382,7 @@ fn a_node_in_a_loop_is_deleted_where_its_pods_fit_on_others_and_nothing_says_tha
     for n in 0..2 {
         world.run_pod(&format!("p{n}"), &format!("c{n:02}"), 200);
         let mut claim = world.claim(&format!("c{n:02}"));
-        let record = Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row: 9, offerings: Vec::new() };
+        let record = Replacement::new(RecurringCause::CONSOLIDATION, 9);
         (claim.created_at, claim.spec.replacement) = (at(0), Some(record));
         world.snapshot.put_claim(claim);
     }
@@ -397,28 +399,52 @@ fn a_node_in_a_loop_is_deleted_where_its_pods_fit_on_others_and_nothing_says_tha
     assert_eq!(world.wait(120), [format!("underutilized {}", sources[0].claim)]);
 }
 
-/// A row that has had small and medium nodes, and what of it goes on with a move of so many nodes of a size to so many small ones,
-/// at so many thousandths of the price of a small one.
-fn rows_after(sources: usize, size: &str, new_nodes: usize, permille: i64) -> Vec<u32> {
+/// By how much a row that has had small nodes goes on with a move of so many nodes of a size, of which the first is of that row, to
+/// so many small ones.
+fn counted(sources: usize, size: &str, new_nodes: usize) -> Vec<u32> {
     let mut world = worth::world(&["on-demand"], &vec![(size, OnDemand, 500, 100_000); sources]);
-    let offerings = vec![format!("{SMALL} on-demand"), format!("{MEDIUM} on-demand")];
     let mut claim = world.claim("c00");
-    claim.spec.replacement = Some(Replacement { cause: RecurringCause::CONSOLIDATION, in_a_row: 1, offerings });
+    let offerings = vec![format!("{SMALL} on-demand")];
+    let record = Replacement { offerings, ..Replacement::new(RecurringCause::CONSOLIDATION, 1) };
+    let before = record.count(&claim);
+    claim.spec.replacement = Some(record);
     world.snapshot.put_claim(claim);
     let candidates = worth::candidates(&world);
-    let price = HourlyPrice::from_nanos(offering(SMALL, 1, OnDemand).price.nanos() * permille / 1_000);
-    let new_nodes = (0..new_nodes).map(|_| worth::new_node(&world, OnDemand, price)).collect();
+    let launched = offering(SMALL, 1, OnDemand);
+    let new_nodes = (0..new_nodes).map(|_| worth::new_node(&world, OnDemand, launched.price)).collect();
     let component = Component { sources: candidates.iter().collect(), new_nodes };
     let (causes, loops) = (BTreeMap::new(), ReplacementLoops::default());
     let why = MoveReason { reason: DisruptionReason::Underutilized, causes: &causes, number: 0, text: "" };
     let records = why.replacements(&component, &loops, at(0));
-    records.into_iter().map(|record| record.unwrap().in_a_row).collect()
+    let launched = managed("new", &world.pool, launched).0;
+    let after = records.into_iter().map(|record| record.unwrap().count(&launched));
+    after.enumerate().map(|(i, after)| if i == 0 { after - before } else { after }).collect()
 }
 
 #[test]
-fn fewer_nodes_and_a_lower_price_of_the_same_size_bring_nothing_back() {
-    assert_eq!(rows_after(1, MEDIUM, 1, 1_000), [2], "a size that was there before");
-    assert_eq!(rows_after(1, SMALL, 1, 900), [1], "the same size is cheaper in another zone");
-    assert_eq!(rows_after(3, MEDIUM, 2, 1_000), [1, 0], "fewer nodes");
-    assert_eq!(rows_after(2, MEDIUM, 2, 1_000), [2, 0], "of the two one goes on with the row");
+fn merged_nodes_count_and_a_lower_price_of_the_same_size_does_not() {
+    assert_eq!(counted(1, MEDIUM, 1), [1], "a size that was there before");
+    assert_eq!(counted(1, SMALL, 1), [0], "the same size in another zone");
+    assert_eq!(counted(2, MEDIUM, 2), [1, 0], "of the two one goes on with the row");
+    assert_eq!(counted(3, MEDIUM, 2), [1, 0], "merged to a size that was there before");
+    assert_eq!(counted(2, SMALL, 1), [1], "merged to what one of them was");
+}
+
+/// Two small nodes are merged into a medium one. Each time that pods then wait, a small one is launched for them, and is merged into
+/// a medium one with the other.
+#[test]
+fn nodes_that_are_merged_again_and_again_are_a_loop() {
+    let pool = pool("general");
+    let node = |size, record| {
+        let (mut claim, _) = managed("merged", &pool, offering(size, 1, OnDemand));
+        claim.spec.replacement = record;
+        claim
+    };
+    let merge = |source: &Claim| Replacement::after(source, &RecurringCause::CONSOLIDATION, true, source.created_at);
+    let mut merged = node(MEDIUM, Some(merge(&node(SMALL, None))));
+    for expected in 0..LOOP_LENGTH {
+        assert_eq!(merged.spec.replacement.as_ref().unwrap().count(&merged), expected);
+        merged = node(MEDIUM, Some(merge(&merged)));
+    }
+    assert!(ReplacementLoop::of_consolidated(&merged, merged.created_at).is_some());
 }
