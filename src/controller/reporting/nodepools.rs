@@ -11,6 +11,9 @@ use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
 use napkeeper_serve::prometheus_client::registry::Registry;
 use std::collections::BTreeSet;
 
+/// The event about a loop of replacements.
+const LOOP: &str = "ReplacementLoop";
+
 /// Reports NodePools whose nodes do not come up, or are replaced again and again, each once while it lasts.
 #[derive(Debug)]
 pub(super) struct PoolReporter {
@@ -53,7 +56,10 @@ impl PoolReporter {
         self.loops.set(count(loops.iter().count()));
         for (name, event, why) in self.news(failures.held(), loops.iter()) {
             let Some(pool) = snapshot.pools().get(&name) else { continue };
-            tracing::warn!(pool = %name, event, why, "NodePool is held");
+            match event {
+                LOOP => tracing::warn!(pool = %name, event, why, "nodes are replaced again and again"),
+                _ => tracing::warn!(pool = %name, event, why, "NodePool is held"),
+            }
             let regarding = cluster_scoped(("karpenter.sh/v1", "NodePool"), name.as_str(), &pool.uid);
             events.publish(regarding, event, &why, true);
         }
@@ -66,9 +72,8 @@ impl PoolReporter {
         loops: impl Iterator<Item = (&'f NodePoolName, &'f ReplacementLoop)>,
     ) -> Vec<(NodePoolName, &'static str, String)> {
         let held = held.map(|(name, why)| (name, Told::Failing(why.clone()), "LaunchesHeld", why));
-        let loops = loops.map(|(name, found)| {
-            (name, Told::Loop(found.cause.clone(), found.in_a_row), "ReplacementLoop", found.to_string())
-        });
+        let loops =
+            loops.map(|(name, found)| (name, Told::Loop(found.cause.clone(), found.in_a_row), LOOP, found.to_string()));
         let before = std::mem::take(&mut self.reported);
         let mut news = Vec::new();
         for (name, told, event, why) in held.chain(loops) {
@@ -86,6 +91,7 @@ impl PoolReporter {
 mod tests {
     use super::*;
     use jiff::{SignedDuration, Timestamp};
+    use napkeeper_core::model::names::ClaimName;
     use std::sync::Arc;
 
     #[test]
@@ -93,14 +99,15 @@ mod tests {
         let mut reporter = PoolReporter::new(&mut Registry::default());
         let name = NodePoolName::new("general").unwrap();
         let next_at = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1);
-        let third =
-            ReplacementLoop { cause: RecurringCause::CONSOLIDATION, in_a_row: 3, next_at, waits: true, drift: None };
+        let (cause, claim) = (RecurringCause::CONSOLIDATION, ClaimName::new("general-a").unwrap());
+        let third = ReplacementLoop { cause, in_a_row: 3, claim, next_at, waits: true, drift: None };
         let due = ReplacementLoop { waits: false, drift: Some(Arc::from("labels")), ..third.clone() };
         let fourth = ReplacementLoop { in_a_row: 4, ..third.clone() };
         let mut told = |found: &[&ReplacementLoop]| {
             let loops = found.iter().map(|found| (&name, *found));
             reporter.news(std::iter::empty(), loops).into_iter().map(|(_, event, why)| (event, why)).collect::<Vec<_>>()
         };
+        assert!(third.to_string().contains("NodeClaim general-a"), "which node waits");
         let event = |found: &ReplacementLoop| ("ReplacementLoop", found.to_string());
         assert_eq!(told(&[&third]), [event(&third)]);
         assert_eq!(told(&[&due]), [], "time has passed, and it is known how the last one has drifted");

@@ -7,7 +7,7 @@
 use super::causes::{Drift, DriftDetector};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::replacement::{LOOP_LENGTH, PoolCause, RecurringCause, Replacement};
-use crate::model::names::NodePoolName;
+use crate::model::names::{ClaimName, NodePoolName};
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ pub struct ReplacementLoop {
     pub cause: RecurringCause,
     /// How many replacements have followed each other.
     pub in_a_row: u32,
+    /// The NodeClaim that was created by the last one.
+    pub claim: ClaimName,
     /// When the next may begin.
     pub next_at: Timestamp,
     /// That is still to come.
@@ -38,6 +40,7 @@ impl ReplacementLoop {
         Self {
             cause: record.cause.clone(),
             in_a_row: record.count(claim),
+            claim: claim.name.clone(),
             next_at,
             waits: next_at > now,
             drift: drift.map(|drift| Arc::from(drift.to_string())),
@@ -53,10 +56,13 @@ impl ReplacementLoop {
 
 impl fmt::Display for ReplacementLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cause, in_a_row, next_at, waits, drift } = self;
+        let Self { cause, in_a_row, claim, next_at, waits, drift } = self;
         let drift = drift.as_ref().map(|drift| format!(" ({drift})")).unwrap_or_default();
         let reason = cause.reason.as_str();
-        write!(f, "{in_a_row} replacements in a row without effect, for the same cause: {reason}{drift}; ")?;
+        write!(
+            f,
+            "{in_a_row} replacements in a row without effect, for the same cause: {reason}{drift}, the last by NodeClaim {claim}; "
+        )?;
         match waits {
             true => write!(f, "the next one waits until {next_at}"),
             false => write!(f, "the next one may begin since {next_at}"),

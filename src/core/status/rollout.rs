@@ -56,8 +56,7 @@ fn obstacles(pool: &NodePool, drifted: &[Arc<Claim>], reporter: &Reporter<'_>) -
         let waits = if count == 1 { "waits" } else { "wait" };
         all.push(format!("{count} {waits} for the maintenance window{}", hold.end()));
     }
-    let is_of_drift = |found: &ReplacementLoop| found.cause.reason == DisruptionReason::Drifted && found.waits;
-    if let Some((_, found)) = reporter.loops.iter().find(|(name, found)| **name == pool.name && is_of_drift(found)) {
+    if let Some(found) = held_by_loop(pool, &waiting, reporter) {
         all.push(format!("replacements have had no effect, and the next one waits until {}", found.next_at));
     }
     if !waiting.is_empty() {
@@ -92,6 +91,17 @@ fn held_by_windows<'c>(
     }
     let first = holds.iter().copied().min_by_key(|hold| hold.until.unwrap_or(Timestamp::MAX));
     (first.map(|first| (holds.len(), first)), others)
+}
+
+/// The loop for which one of these nodes waits, that which goes on first.
+fn held_by_loop<'r>(pool: &NodePool, waiting: &[&Claim], reporter: &Reporter<'r>) -> Option<&'r ReplacementLoop> {
+    if reporter.loops.is_empty() {
+        return None;
+    }
+    let detector = DriftDetector::new(pool, reporter.snapshot, reporter.now);
+    let drifts = waiting.iter().filter_map(|claim| detector.drift_of(claim));
+    let loops = drifts.filter_map(|drift| reporter.loops.get(&drift.cause(pool).in_pool(&pool.name)));
+    loops.filter(|found| found.waits).min_by_key(|found| found.next_at)
 }
 
 fn is_or_are(count: usize) -> &'static str {

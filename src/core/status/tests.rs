@@ -2,7 +2,7 @@
 
 use super::{StatusMemory, WRITE_INTERVAL, report_status};
 use crate::catalog::CapacityType::OnDemand;
-use crate::disruption::{DriftDetector, ReplacementCause};
+use crate::disruption::{DriftDetector, ReplacementCause, ReplacementLoops};
 use crate::fixtures::{at, claim, class, cluster, managed, node, offering, pool, put, settings};
 use crate::lifecycle::PoolFailures;
 use crate::model::amounts::resources::Resources;
@@ -273,7 +273,8 @@ fn a_loop_of_replacements_is_told_until_it_is_over() {
     let message = |next: &str| {
         format!(
             "3 replacements in a row without effect, for the same cause: Drifted (NodePool \
-             spec.template.metadata.labels[team]: set to \"a\"); the next one {next} {until}"
+             spec.template.metadata.labels[team]: set to \"a\"), the last by NodeClaim general-a; the next one {next} \
+             {until}"
         )
     };
     let waits = message("waits until");
@@ -281,6 +282,17 @@ fn a_loop_of_replacements_is_told_until_it_is_over() {
     assert!(condition(&snapshot, ConditionType::Ready).holds, "it is no failure");
     let rollout = condition(&snapshot, ConditionType::NodesUpToDate).message;
     assert!(rollout.contains(&format!("have had no effect, and the next one waits until {until}")), "{rollout}");
+    let mut otherwise = changed.clone();
+    otherwise.labels.insert("tier".into(), "b".into());
+    let mut others = cluster([otherwise]);
+    let (mut last, last_node) = running("general-last");
+    last.spec.labels.insert("tier".into(), "b".into());
+    last.spec.replacement = record(3);
+    put(&mut others, (last, last_node));
+    put(&mut others, drifted("general-a"));
+    let loops = ReplacementLoops::of(&others, at(0));
+    let rollout = condition(&others, ConditionType::NodesUpToDate).message;
+    assert!(!loops.is_empty() && !rollout.contains("no effect"), "it has drifted otherwise than the last: {rollout}");
     let told_at = |snapshot: &mut Snapshot, memory: &mut StatusMemory, second| {
         step(snapshot, memory, second);
         let conditions = &snapshot.pools().get(&name()).unwrap().status.conditions;

@@ -234,7 +234,7 @@ fn a_loop_survives_a_restart_and_is_told_with_what_keeps_a_node() {
     let next_at = world.claim(&name).created_at + SignedDuration::from_hours(1);
     let text = format!(
         "its replacement waits: 4 replacements in a row without effect, for the same cause: Drifted (NodePool \
-         spec.template.metadata.labels[team]: set to \"a\"); the next one waits until {next_at}"
+         spec.template.metadata.labels[team]: set to \"a\"), the last by NodeClaim {name}; the next one waits until {next_at}"
     );
     assert_eq!(kept.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
     assert!(matches!(kept[0], DisruptionBlocker::ReplacementLoop(_)));
