@@ -260,8 +260,8 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         let may_begin = |m: &&PoolMember<'_>| m.replacement_may_begin(self.settings, self.now);
         let mut found: Vec<_> = static_pool.members.iter().filter(may_begin).collect();
         found.sort_by_key(|m| m.replacement_order(self.settings, self.now));
-        let mut has_one = false;
-        found.retain(|m| m.replacement_loop.is_none() || !std::mem::replace(&mut has_one, true));
+        let mut tried = BTreeSet::new();
+        found.retain(|m| m.replacement_loop.as_ref().is_none_or(|found| tried.insert(&found.cause)));
         found
     }
 

@@ -727,6 +727,20 @@ fn a_node_that_waits_in_a_loop_is_not_replaced_in_place_of_another() {
 }
 
 #[test]
+fn of_two_loops_that_may_go_on_each_does_with_one_node() {
+    let (mut snapshot, mut pool) = with_a_loop(None);
+    let mut other = Claim::clone(snapshot.claims().get(&ClaimName::new("c02").unwrap()).unwrap());
+    let drift = DriftDetector::new(&pool, &snapshot, start()).drift_of(&other).unwrap();
+    other.spec.replacement = Some(Replacement::new(drift.cause(&pool), 30));
+    snapshot.put_claim(other);
+    pool.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(10), reasons: None, window: None }];
+    snapshot.put_pool(pool.name.clone(), pool);
+    let plan = pass(&snapshot, &mut StaticCapacityMemory::default(), 105 * 3_600);
+    let rows = drafts(&plan).iter().map(|draft| draft.spec.replacement.as_ref().unwrap().in_a_row).collect::<Vec<_>>();
+    assert_eq!(rows, [21, 31], "{plan:?}");
+}
+
+#[test]
 fn a_loop_is_not_forgotten_where_its_last_node_is_replaced_since_it_expires() {
     let (mut snapshot, pool) = with_a_loop(Some(SignedDuration::from_hours(10)));
     ["c00", "c02"].iter().for_each(|name| snapshot.remove_claim(&ClaimName::new(*name).unwrap()));
