@@ -206,12 +206,16 @@ impl<'a> DriftDetector<'a> {
         by(&self.versions).or_else(|| by(&VersionDrift::All))
     }
 
-    /// All is known that a NodeClaim may differ by: its node, and after a start the version of the control plane.
+    /// All is known that a NodeClaim may differ by: its node, its AKSNodeClass, the sizes of that, and after a start the version of
+    /// the control plane.
     pub(in crate::disruption) fn knows_all_of(&self, claim: &Claim) -> bool {
+        let snapshot = self.snapshot;
+        let knows_class = snapshot.classes().get(&self.pool.class).is_some()
+            && snapshot.instance_types.contains_key(&claim.spec.class);
         let made_from = claim.spec.made_from.as_ref();
         let has_version = made_from.is_some_and(|made_from| made_from.kubernetes_version().is_some());
-        let knows_version = self.snapshot.node_base.kubernetes_version.is_some() || !has_version;
-        knows_version && self.snapshot.node_of(claim).is_some()
+        let knows_version = snapshot.node_base.kubernetes_version.is_some() || !has_version;
+        knows_class && knows_version && snapshot.node_of(claim).is_some()
     }
 
     fn drift_by(&self, versions: &VersionDrift, claim: &Claim) -> Option<Drift> {

@@ -171,6 +171,19 @@ fn a_newer_node_that_has_not_drifted_ends_a_loop_whatever_it_was_launched_for() 
 }
 
 #[test]
+fn a_loop_has_not_ended_while_it_is_not_known_what_new_nodes_would_be() {
+    let (world, name) = replaced(9, false);
+    let later = world.claim(&name).created_at + SignedDuration::from_mins(10);
+    let has_ended = |snapshot: &Snapshot| ReplacementLoops::of(snapshot, later).is_empty();
+    assert!(has_ended(&world.snapshot));
+    let mut without_sizes = world.snapshot.clone();
+    without_sizes.instance_types.clear();
+    let mut without_class = world.snapshot.clone();
+    without_class.remove_class(&world.pool.class);
+    assert!(!has_ended(&without_sizes) && !has_ended(&without_class));
+}
+
+#[test]
 fn what_the_last_one_is_counts_and_not_what_is_written_on_it() {
     let (mut world, name) = replaced(3, true);
     assert_eq!(marks(&world.all(300)), 0);
