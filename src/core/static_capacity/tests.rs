@@ -732,6 +732,8 @@ fn of_two_loops_that_may_go_on_each_does_with_one_node() {
     let mut other = Claim::clone(snapshot.claims().get(&ClaimName::new("c02").unwrap()).unwrap());
     let drift = DriftDetector::new(&pool, &snapshot, start()).drift_of(&other).unwrap();
     other.spec.replacement = Some(Replacement::new(drift.cause(&pool), 30));
+    // A newer one would show that the loop of the other has ended.
+    other.created_at = snapshot.claims().get(&ClaimName::new("loop").unwrap()).unwrap().created_at;
     snapshot.put_claim(other);
     pool.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(10), reasons: None, window: None }];
     snapshot.put_pool(pool.name.clone(), pool);

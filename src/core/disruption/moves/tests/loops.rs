@@ -10,6 +10,7 @@ use crate::disruption::{
 };
 use crate::model::cluster::claim::ClaimSpec;
 use crate::model::cluster::replacement::{LOOP_LENGTH, RecurringCause, Replacement};
+use crate::model::names::NodePoolName;
 use std::collections::BTreeMap;
 
 const HOUR: i64 = 3_600;
@@ -212,7 +213,9 @@ fn a_loop_lasts_as_long_as_the_last_one_has_an_old_version() {
     assert_eq!(marks(&world.all(300)), 0);
     let is_known = |world: &World| !ReplacementLoops::of(&world.snapshot, at(world.now)).is_empty();
     assert!(is_known(&world), "new nodes have the old version, and none is to be replaced for it");
-    let (mut other, node) = managed("other", &world.pool, offering(SMALL, 1, OnDemand));
+    let elsewhere = NodePool { name: NodePoolName::new("elsewhere").unwrap(), ..world.pool.clone() };
+    world.snapshot.put_pool(elsewhere.name.clone(), elsewhere.clone());
+    let (mut other, node) = managed("other", &elsewhere, offering(SMALL, 1, OnDemand));
     other.created_at = at(world.now);
     other.spec.made_from = claim.spec.made_from;
     put(&mut world.snapshot, (other, node));
@@ -220,7 +223,7 @@ fn a_loop_lasts_as_long_as_the_last_one_has_an_old_version() {
     world.run_pod("other", "other", 1_500);
     let done = world.all(300);
     assert!(done.contains(&"note drift of c01".to_owned()) && marks(&done) == 0, "{done:?}");
-    assert!(is_known(&world), "another new node has the new version");
+    assert!(is_known(&world), "a new node of another NodePool has the new version");
     world.snapshot.node_base = Default::default();
     assert!(is_known(&world), "the version is not known after a start");
     world.upgrade("v1.34.1");
@@ -282,28 +285,31 @@ fn nodes_that_expire_do_not_wait() {
     assert_eq!(world.claim("c01").status.disrupted, Some(DisruptionReason::Expiring));
 }
 
-#[test]
-fn a_loop_is_not_forgotten_where_its_last_node_expires_or_is_consolidated() {
-    let (mut world, name) = replaced(9, true);
-    let mut claim = world.claim(&name);
-    claim.spec.expire_after = Some(SignedDuration::from_hours(1));
-    let record = claim.spec.replacement.clone();
-    world.snapshot.put_claim(claim);
-    world.set_budget(BudgetNodes::Count(10));
-    let done = world.all(HOUR);
-    assert!(done.contains(&format!("mark {name}")) && marks(&done) == 1, "{done:?}");
-    assert_eq!(world.drafts[0].spec.replacement, record, "expired");
-
-    let mut world = oversized();
+/// A NodePool of which the node `c00` is the last one of a loop of drift, whose next replacement waits for a day; and its record.
+fn last_of_a_loop(mut world: World) -> (World, Option<Replacement>) {
     world.set_label("a");
     let mut claim = world.claim("c00");
+    claim.spec.expire_after = world.pool.expire_after;
     let drift = DriftDetector::new(&world.pool, &world.snapshot, at(0)).drift_of(&claim).unwrap();
-    let record = Replacement::new(drift.cause(&world.pool), 9);
-    (claim.created_at, claim.spec.replacement) = (at(0), Some(record.clone()));
+    (claim.created_at, claim.spec.replacement) = (at(0), Some(Replacement::new(drift.cause(&world.pool), 9)));
+    let record = claim.spec.replacement.clone();
     world.snapshot.put_claim(claim);
+    (world, record)
+}
+
+#[test]
+fn a_loop_is_not_forgotten_where_its_last_node_expires_or_is_consolidated() {
+    let mut world = World::new(SMALL, 1);
+    world.run_pod("p", "c00", 1_500);
+    world.pool.expire_after = Some(SignedDuration::from_hours(1));
+    let (mut world, record) = last_of_a_loop(world);
+    assert!(world.all(HOUR).contains(&"mark c00".to_owned()));
+    assert_eq!(world.claim("c00").status.disrupted, Some(DisruptionReason::Expiring));
+    assert_eq!(world.drafts[0].spec.replacement, record);
+    let (mut world, record) = last_of_a_loop(oversized());
     assert!(world.all(300).contains(&"mark c00".to_owned()));
     assert_eq!(world.claim("c00").status.disrupted, Some(DisruptionReason::Underutilized));
-    assert_eq!(world.drafts[0].spec.replacement, Some(record), "consolidated");
+    assert_eq!(world.drafts[0].spec.replacement, record);
 }
 
 /// A small node that has replaced a large one, and its record.
@@ -388,10 +394,12 @@ fn consolidation_holds_only_the_node_that_is_in_a_loop() {
     assert_eq!((replacement.in_a_row, replacement.replaced), (0, Some(format!("{LARGE} on-demand"))));
 }
 
-/// Two nodes, each in a loop of consolidations, of which the pods of either fit on the other.
-#[test]
-fn a_node_in_a_loop_is_deleted_where_its_pods_fit_on_others_and_nothing_says_that_a_loop_keeps_it() {
+/// Two nodes, each in a loop of consolidations, of which the pods of either fit on the other, once `consolidateAfter` of so many
+/// hours is over; nothing has changed on them for a day.
+fn two_in_loops(consolidate_after: i64) -> World {
     let mut world = World::new(SMALL, 2);
+    world.pool.disruption.consolidate_after = Some(SignedDuration::from_hours(consolidate_after));
+    world.snapshot.put_pool(world.pool.name.clone(), world.pool.clone());
     for n in 0..2 {
         world.run_pod(&format!("p{n}"), &format!("c{n:02}"), 200);
         let mut claim = world.claim(&format!("c{n:02}"));
@@ -399,17 +407,28 @@ fn a_node_in_a_loop_is_deleted_where_its_pods_fit_on_others_and_nothing_says_tha
         (claim.created_at, claim.spec.replacement) = (at(0), Some(record));
         world.snapshot.put_claim(claim);
     }
-    let (snapshot, provision, settings) = (&world.snapshot, &world.provision, &settings());
-    let found = outlook(OutlookInput { snapshot, provision, settings, now: at(0), seed: 1 });
-    let [NextMove { sources, replacements, obstacles, .. }] = &found.moves[..] else { panic!("{:?}", found.moves) };
-    assert_eq!((replacements.len(), obstacles), (0, &Vec::new()));
-    let is_loop = |one: &&Obstacle| matches!(one, Obstacle::Blocked(DisruptionBlocker::ReplacementLoop(_)));
-    for node in &found.nodes {
-        let is_deleted = sources.iter().any(|source| source.claim == node.claim.name);
-        let loops = node.obstacles.iter().filter(is_loop).count();
-        assert_eq!(loops, usize::from(!is_deleted), "{node:?}");
+    world
+}
+
+#[test]
+fn a_node_in_a_loop_is_deleted_where_its_pods_fit_on_others_and_nothing_says_that_a_loop_keeps_it() {
+    for (hours, waits_for) in [(1, 0), (26, 1)] {
+        let mut world = two_in_loops(hours);
+        let (snapshot, provision, settings) = (&world.snapshot, &world.provision, &settings());
+        let found = outlook(OutlookInput { snapshot, provision, settings, now: at(0), seed: 1 });
+        let [NextMove { sources, replacements, obstacles, .. }] = &found.moves[..] else { panic!("{:?}", found.moves) };
+        assert_eq!((replacements.len(), obstacles.len()), (0, waits_for), "{obstacles:?}");
+        let is_loop = |one: &&Obstacle| matches!(one, Obstacle::Blocked(DisruptionBlocker::ReplacementLoop(_)));
+        assert_eq!(obstacles.iter().filter(is_loop).count(), 0, "{obstacles:?}");
+        for node in &found.nodes {
+            let is_deleted = sources.iter().any(|source| source.claim == node.claim.name);
+            let loops = node.obstacles.iter().filter(is_loop).count();
+            assert_eq!(loops, usize::from(!is_deleted), "{node:?}");
+        }
+        if waits_for == 0 {
+            assert_eq!(world.wait(120), [format!("underutilized {}", sources[0].claim)]);
+        }
     }
-    assert_eq!(world.wait(120), [format!("underutilized {}", sources[0].claim)]);
 }
 
 /// By how much a row that has had small nodes goes on with a move of so many nodes of a size, of which the first is of that row, to
@@ -454,6 +473,7 @@ fn nodes_that_are_merged_again_and_again_are_a_loop() {
         claim
     };
     let merge = |source: &Claim| Replacement::after(source, &RecurringCause::CONSOLIDATION, true, source.created_at);
+    assert_eq!(merge(&node(MEDIUM, None)).count(&node(MEDIUM, None)), 0, "what has replaced nothing is in no row");
     let mut merged = node(MEDIUM, Some(merge(&node(SMALL, None))));
     for expected in 0..LOOP_LENGTH {
         assert_eq!(merged.spec.replacement.as_ref().unwrap().count(&merged), expected);
