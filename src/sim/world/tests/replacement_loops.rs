@@ -95,8 +95,8 @@ fn run_with_changing_prices(setup: WorldSetup, hours: i64, with_records: bool) -
 
 /// The longest row of replacements of any NodeClaim.
 fn longest_row(world: &World) -> u32 {
-    let claims = world.cluster().state().claims();
-    claims.values().filter_map(|claim| claim.spec.replacement.as_ref()).map(|record| record.in_a_row).max().unwrap_or(0)
+    let claims = world.cluster().state().claims().values();
+    claims.filter_map(|claim| Some(claim.spec.replacement.as_ref()?.count(claim))).max().unwrap_or(0)
 }
 
 fn condition(world: &World) -> Option<StatusCondition> {
