@@ -135,20 +135,37 @@ impl Environment {
     /// # Errors
     /// When the configuration cannot be read or written.
     pub fn join_with_tokens(&self) -> Result<()> {
+        let subscription = self.group.split('/').nth(2).unwrap_or_default();
+        let authority = std::fs::read_to_string(self.plane.ca_certificate())?;
+        self.configure(|cluster| {
+            let nodes = &mut cluster["nodes"];
+            // With AKS's own images no VM would join.
+            nodes["image"] = Value::from(format!(
+                "/subscriptions/{subscription}/resourceGroups/images/providers/Microsoft.Compute/galleries/own/images/node/versions/1.0.0"
+            ));
+            nodes["bootstrap"] = serde_json::json!({
+                "apiServer": self.plane.server(),
+                "clusterDns": "10.0.0.10",
+                "certificateAuthority": authority,
+            });
+        })
+    }
+
+    /// Changes the entry of the cluster in `napkeeper.yaml`. A controller that runs already does not know of it.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    pub fn configure(&self, change: impl FnOnce(&mut Value)) -> Result<()> {
         let file = self.folder.path().join("napkeeper.yaml");
         let mut config: Value = serde_json::from_slice(&std::fs::read(&file)?)?;
-        let nodes = &mut config["clusters"][0]["nodes"];
-        let subscription = self.group.split('/').nth(2).unwrap_or_default();
-        // With AKS's own images no VM would join.
-        nodes["image"] = Value::from(format!(
-            "/subscriptions/{subscription}/resourceGroups/images/providers/Microsoft.Compute/galleries/own/images/node/versions/1.0.0"
-        ));
-        nodes["bootstrap"] = serde_json::json!({
-            "apiServer": self.plane.server(),
-            "clusterDns": "10.0.0.10",
-            "certificateAuthority": std::fs::read_to_string(self.plane.ca_certificate())?,
-        });
+        change(&mut config["clusters"][0]);
         Ok(std::fs::write(file, serde_json::to_vec_pretty(&config)?)?)
+    }
+
+    /// The time of the controller and of the simulated Azure.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        Timestamp::now() + self.offset
     }
 
     /// Moves the time of the controller and of the simulated Azure ahead.

@@ -1,5 +1,6 @@
 //! Tests of the controller in a cluster: what it launches, keeps, deletes, and what it survives.
 
+mod availability;
 mod buffers;
 mod companion;
 mod facts;
@@ -8,6 +9,7 @@ mod kills;
 mod moves;
 mod outages;
 mod quick_start;
+mod replacements;
 mod replicas;
 mod restored_etcd;
 mod statuses;

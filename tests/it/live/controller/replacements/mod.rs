@@ -1,0 +1,182 @@
+//! One cluster in which nodes are replaced for every cause, one cause after the other, while pods keep serving.
+
+mod health;
+mod rolls;
+
+use super::availability::Sampler;
+use anyhow::{Context, Result, ensure};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use napkeeper_tests::control_plane::Process;
+use napkeeper_tests::environment::Environment;
+use napkeeper_tests::environment::state::{claims, objects, running};
+use napkeeper_tests::wait::eventually;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Longest that a step may take on a busy machine.
+const STEP: Duration = Duration::from_secs(180);
+/// For so long nothing happens that would happen in a few seconds if it were allowed.
+const QUIET: Duration = Duration::from_secs(15);
+/// The nodes that are rolled, with one pod each.
+const WEB: usize = 6;
+/// How many of them may be disrupted at once.
+const WEB_BUDGET: usize = 2;
+/// The nodes of which some get sick, with one pod each.
+const BATCH: usize = 10;
+/// The apps of which PodDisruptionBudgets let one pod at a time be missing.
+const APPS: [&str; 1] = ["web"];
+/// As long as the whole test takes, with the start of the programs.
+const LONGEST: Duration = Duration::from_secs(480);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes some minutes: it runs with those of the night"]
+async fn nodes_are_replaced_for_each_cause() -> Result<()> {
+    let start = Instant::now();
+    let mut env = Environment::start("provisioner").await?;
+    env.plane.apply(&manifests()).await?;
+    let mut controller = env.controller()?;
+    let result = world(&mut env, &mut controller).await;
+    let passed = result.with_context(|| controller.tail(80));
+    eprintln!("took {:?}", start.elapsed());
+    passed?;
+    ensure!(start.elapsed() < LONGEST, "took {:?}", start.elapsed());
+    Ok(())
+}
+
+async fn world(env: &mut Environment, controller: &mut Process) -> Result<()> {
+    for (app, replicas) in [("web", WEB), ("batch", BATCH), ("spot", 2)] {
+        running(env, app, replicas).await?;
+    }
+    let sampler = Sampler::start(env, &APPS).await?;
+    step("a notice of Azure", health::pods_leave_before_azure_takes_the_node(env)).await?;
+    step("a sick node", health::a_sick_node_is_replaced(env)).await?;
+    step("many sick nodes", health::too_many_sick_nodes_are_kept(env)).await?;
+    step("a label", rolls::a_label_rolls_within_the_budget(env)).await?;
+    step("an image", rolls::an_image_waits_for_its_window(env, controller)).await?;
+    step("expiry", rolls::nodes_of_one_age_expire_within_the_budget(env)).await?;
+    let samples = sampler.end().await?;
+    eprintln!("{samples:?}");
+    samples.check(WEB - 1)
+}
+
+async fn step(name: &'static str, run: impl Future<Output = Result<()>>) -> Result<()> {
+    let start = Instant::now();
+    run.await.context(name)?;
+    eprintln!("{name}: {:?}", start.elapsed());
+    Ok(())
+}
+
+/// All that is applied first. JSON is YAML.
+fn manifests() -> String {
+    let class = json!({
+        "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "default" },
+    });
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "web", "namespace": "default" },
+        "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "web" } } },
+    });
+    let all = [
+        class,
+        budget,
+        pool("web", "on-demand", &json!(WEB_BUDGET.to_string())),
+        pool("batch", "on-demand", &json!("100%")),
+        pool("spot", "spot", &json!("100%")),
+        deployment("web", WEB, "2400m"),
+        deployment("batch", BATCH, "2400m"),
+        deployment("spot", 2, "1200m"),
+    ];
+    all.iter().map(|object| format!("---\n{object}\n")).collect()
+}
+
+/// A NodePool whose nodes have four cores, live for eight days, and are not consolidated.
+fn pool(name: &str, capacity_type: &str, budget: &Value) -> Value {
+    let is_in = |key: &str, value: &str| json!({ "key": key, "operator": "In", "values": [value] });
+    let class = json!({ "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default" });
+    let requirements = [
+        is_in("node.kubernetes.io/instance-type", "Standard_D4s_v5"),
+        is_in("karpenter.sh/capacity-type", capacity_type),
+        is_in("topology.kubernetes.io/zone", "westeurope-1"),
+    ];
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": name },
+        "spec": {
+            "disruption": { "consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never", "budgets": [{ "nodes": budget }] },
+            "template": {
+                "metadata": { "labels": { "tier": "one" } },
+                "spec": { "nodeClassRef": class, "requirements": requirements, "expireAfter": "192h" },
+            },
+        },
+    })
+}
+
+/// A Deployment on the NodePool of its name.
+fn deployment(app: &str, replicas: usize, cpu: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": app, "namespace": "default" },
+        "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": app } }, "template": {
+            "metadata": { "labels": { "app": app } },
+            "spec": {
+                "nodeSelector": { "karpenter.sh/nodepool": app },
+                "containers": [{ "name": app, "image": app, "resources": { "requests": { "cpu": cpu, "memory": "1Gi" } } }],
+            },
+        } },
+    })
+}
+
+/// The NodeClaims of a NodePool.
+async fn claims_of(env: &Environment, pool: &str) -> Result<Vec<DynamicObject>> {
+    let is_of = |claim: &DynamicObject| claim.labels().get("karpenter.sh/nodepool").is_some_and(|of| of == pool);
+    Ok(claims(env).await?.into_iter().filter(is_of).collect())
+}
+
+async fn names_of(env: &Environment, pool: &str) -> Result<BTreeSet<String>> {
+    Ok(claims_of(env, pool).await?.iter().map(ResourceExt::name_any).collect())
+}
+
+/// Waits until none of these NodeClaims of a NodePool is left and it has as many others; the most that were being deleted at once.
+async fn all_replaced(env: &Environment, pool: &str, before: &BTreeSet<String>) -> Result<usize> {
+    let mut most = 0;
+    let replaced = eventually("end of the roll", STEP, async || {
+        let now = claims_of(env, pool).await?;
+        most = most.max(now.iter().filter(|claim| claim.metadata.deletion_timestamp.is_some()).count());
+        let is_done = now.len() == before.len() && now.iter().all(|claim| !before.contains(&claim.name_any()));
+        Ok(is_done.then_some(()))
+    });
+    replaced.await.with_context(|| format!("at most {most} went at once"))?;
+    running(env, pool, before.len()).await?;
+    Ok(most)
+}
+
+/// Checks that for a while none of these NodeClaims begins to be deleted or replaced.
+async fn all_stay(env: &Environment, pool: &str, before: &BTreeSet<String>) -> Result<()> {
+    let end = Instant::now() + QUIET;
+    while Instant::now() < end {
+        let now = claims_of(env, pool).await?;
+        let going = now.iter().find(|claim| claim.metadata.deletion_timestamp.is_some());
+        ensure!(going.is_none(), "{:?} is being deleted", going.map(ResourceExt::name_any));
+        let names: BTreeSet<String> = now.iter().map(ResourceExt::name_any).collect();
+        ensure!(names == *before, "{before:?} became {names:?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}
+
+/// The messages of the events with this reason about objects of a kind.
+async fn events(env: &Environment, kind: &str, reason: &str) -> Result<Vec<String>> {
+    let events = objects(env, "events.k8s.io", "v1", "Event").await?;
+    let of = events.iter().filter(|event| event.data["reason"] == reason && event.data["regarding"]["kind"] == kind);
+    Ok(of.filter_map(|event| event.data["note"].as_str().map(ToOwned::to_owned)).collect())
+}
+
+/// The message of the condition `NodesUpToDate` of a NodePool, while it is False.
+async fn rollout(env: &Environment, pool: &str) -> Result<Option<String>> {
+    let path = "jsonpath={.status.conditions[?(@.type=='NodesUpToDate')]}";
+    let text = env.plane.kubectl(&["get", "nodepool", pool, &format!("--output={path}")]).await?;
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let condition: Value = serde_json::from_str(&text)?;
+    Ok((condition["status"] == "False").then(|| condition["message"].as_str().unwrap_or_default().to_owned()))
+}
