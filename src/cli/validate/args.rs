@@ -3,6 +3,7 @@
 use super::crds::CrdSource;
 use crate::policy_args::PolicyArgs;
 use clap::ValueEnum;
+use napkeeper_controller::azure_args::ModeArg;
 use napkeeper_verdict::Severity;
 use std::path::PathBuf;
 
@@ -85,6 +86,9 @@ pub(super) struct FactArgs {
     /// File with the ConfigMap napkeeper-facts: sizes, restrictions and prices of the subscription.
     #[arg(long, value_name = "FILE")]
     pub(super) facts: Option<PathBuf>,
+    /// Who launches nodes: managed NAP (companion), or napkeeper itself (provisioner), which refuses some fields.
+    #[arg(long, value_enum, default_value_t = ModeArg::Companion, value_name = "MODE")]
+    pub(super) mode: ModeArg,
 }
 
 /// Findings that are known and not reported again.

@@ -9,6 +9,7 @@ use napkeeper_api::config::{self, Cluster};
 use napkeeper_api::field_path::Path as Field;
 use napkeeper_api::manifests::{Problem, Source};
 use napkeeper_api::yaml::Document;
+use napkeeper_controller::azure_args::ModeArg;
 use napkeeper_controller::config_file::node_options;
 use napkeeper_core::catalog::live::{PriceSheet, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
@@ -116,6 +117,7 @@ fn by_flags(args: &FactArgs) -> anyhow::Result<Target> {
     let (mut facts, mismatched_facts) = with_published(facts, args, region.as_ref(), &PriceSheet::default())?;
     facts.kubernetes.clone_from(&args.kubernetes_version);
     facts.now = Some(Timestamp::now());
+    facts.nodes.self_managed = args.mode == ModeArg::Provisioner;
     Ok(Target { name: None, paths: Vec::new(), baseline: None, policies: Vec::new(), facts, mismatched_facts })
 }
 
@@ -178,6 +180,7 @@ fn target(cluster: &Cluster, folder: &Path, at: &ConfigPath<'_>, args: &FactArgs
     facts.now = Some(Timestamp::now());
     facts.kubernetes = args.kubernetes_version.clone().or_else(|| cluster.kubernetes_version.clone());
     facts.nodes = node_options(cluster.network_mode);
+    facts.nodes.self_managed = args.mode == ModeArg::Provisioner;
     let inside = |path: &String| {
         let whole = absolute(&folder.join(path));
         std::fs::canonicalize(&whole).unwrap_or(whole)
@@ -230,7 +233,8 @@ mod tests {
     use super::*;
     use napkeeper_api::manifests::load_text;
 
-    const NO_FLAGS: FactArgs = FactArgs { cluster: None, region: None, kubernetes_version: None, facts: None };
+    const NO_FLAGS: FactArgs =
+        FactArgs { cluster: None, region: None, kubernetes_version: None, facts: None, mode: ModeArg::Companion };
 
     fn targets(text: &str, args: &FactArgs) -> anyhow::Result<Vec<Target>> {
         let file = (load_text(config::FILE_NAME, text.to_owned()), PathBuf::from("/repository"));
@@ -254,7 +258,7 @@ mod tests {
             cluster: Some("a".to_owned()),
             region: Some("northeurope".to_owned()),
             kubernetes_version: Some("1.34".to_owned()),
-            facts: None,
+            ..NO_FLAGS
         };
         let one = targets(text, &flags).unwrap();
         assert_eq!(one.len(), 1);

@@ -29,4 +29,5 @@ rules! {
     CLUSTER = "NK2026", Error, "Cluster does not support node auto-provisioning";
     NO_CLASS = "NK2027", Warning, "AKSNodeClass does not exist in the input";
     POOL_NAME = "NK2028", Warning, "NodePool name is too long for its VMs";
+    UNSUPPORTED_FIELD = "NK2029", Error, "Field is not supported in provisioner mode";
 }

@@ -72,20 +72,21 @@ fn older(path: &str) -> CrdSchemas {
     CrdSchemas::from_crds("crds", crds.iter()).unwrap()
 }
 
-/// The findings of an example. `file=` is its file name, `region=`, `kubernetes=` and `now=` are facts, and
-/// `without=` takes a field out of the definitions.
+/// The findings of an example. `file=` is its file name, `region=`, `kubernetes=` and `now=` are facts, `mode=provisioner` lets
+/// napkeeper itself launch the nodes, and `without=` takes a field out of the definitions.
 fn found(example: &Example<'_>) -> Vec<Finding> {
     /// Most examples need no facts.
     static PLAIN: LazyLock<Validator> = LazyLock::new(|| Validator::embedded().unwrap());
     let source = load_text(example.fact("file").unwrap_or("example.yaml"), example.text.clone());
-    let facts = ["region", "kubernetes", "now", "without"].map(|key| example.fact(key));
+    let facts = ["region", "kubernetes", "now", "mode", "without"].map(|key| example.fact(key));
     let reports = match facts {
-        [None, None, None, None] => PLAIN.validate_files(&[source]),
-        [region, kubernetes, now, without] => {
+        [None, None, None, None, None] => PLAIN.validate_files(&[source]),
+        [region, kubernetes, now, mode, without] => {
             let region = region.map(|name| Region::new(name).unwrap());
             let mut facts = Facts::embedded(region.as_ref()).unwrap();
             facts.kubernetes = kubernetes.map(ToOwned::to_owned);
             facts.now = now.map(|text| text.parse().unwrap());
+            facts.nodes.self_managed = mode == Some("provisioner");
             let validator = Validator::embedded().unwrap().with_facts(facts);
             let validator = match without {
                 Some(path) => validator.with_definitions(older(path)),

@@ -1,4 +1,4 @@
-//! NK2015 to NK2018: settings of an AKSNodeClass that AKS rejects.
+//! NK2015 to NK2018 and NK2029: settings of an AKSNodeClass that AKS rejects, or that napkeeper itself does not support.
 
 use crate::finding::Issue;
 use crate::rules::azure as rules;
@@ -18,6 +18,18 @@ pub(super) fn check(class: &NodeClass, stored: &Value, facts: &Facts, found: &mu
     }
     tags(class, found);
     kubelet::check(&stored["spec"]["kubelet"], found);
+    if facts.nodes.self_managed {
+        found.extend(class.unhonoured.iter().map(|field| unsupported(field)));
+    }
+}
+
+/// In provisioner mode nothing is launched of a class that sets such a field, so that it is not silently ignored.
+fn unsupported(field: &str) -> Issue {
+    let path = Path::from_dotted(&format!("spec.{field}"));
+    let message =
+        format!("{field} is not supported in provisioner mode: napkeeper launches no node of this AKSNodeClass");
+    let fix = "remove it, or leave the nodes to managed NAP (--mode companion)".to_owned();
+    Issue::new(&rules::UNSUPPORTED_FIELD, &path, message).fix(fix)
 }
 
 /// Kubernetes 1.33 as (1, 33).

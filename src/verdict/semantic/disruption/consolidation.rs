@@ -46,7 +46,8 @@ pub(super) fn check(pool: &NodePool, manifest: &ValidObject<'_>, facts: &Facts, 
         let fix = "set a delay of at least 1m".to_owned();
         found.push(Issue::new(&rules::NO_DELAY, &path, message).fix(fix));
     }
-    if may_be_spot(pool) {
+    // napkeeper itself replaces a spot node by a cheaper one whatever number of sizes there is.
+    if may_be_spot(pool) && !facts.nodes.self_managed {
         found.extend(few_sizes(pool, value, facts));
     }
 }

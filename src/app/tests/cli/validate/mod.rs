@@ -62,6 +62,32 @@ fn objects_that_a_controller_would_ignore_are_errors() {
 }
 
 #[test]
+fn who_launches_the_nodes_decides_what_an_object_may_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let class = class("default", 40) + "  kubelet:\n    cpuManagerPolicy: static\n";
+    let in_list = |key: &str, values: &str| format!("      - {{key: {key}, operator: In, values: [{values}]}}\n");
+    let spot = in_list("karpenter.sh/capacity-type", "spot")
+        + &in_list("node.kubernetes.io/instance-type", "Standard_D4s_v5, Standard_D8s_v5");
+    let pool = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: spot}\nspec:\n  limits: {cpu: 100, memory: 400Gi}\n  \
+                template:\n    spec:\n      nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: default}\n      \
+                requirements:\n";
+    write(folder.path(), &[("class.yaml", &class), ("pool.yaml", &format!("{pool}{spot}"))]);
+    let rules = |args: &[&str]| {
+        let mut found = found(folder.path(), args);
+        // That pods have nowhere to go when spot is sold out is true in both.
+        found.retain(|one| !one.ends_with("NK5006"));
+        found
+    };
+    assert_eq!(rules(&[]), ["pool.yaml:11 NK3022"]);
+    assert_eq!(rules(&["--mode", "companion"]), ["pool.yaml:11 NK3022"]);
+    assert_eq!(rules(&["--mode", "provisioner"]), ["class.yaml:8 NK2029"]);
+    let output = validate(folder.path(), &["--mode", "provisioner"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("kubelet.cpuManagerPolicy is not supported in provisioner mode"), "{text}");
+}
+
+#[test]
 fn errors_of_a_pasted_guide_are_shown_with_position_and_remedy() {
     let output = validate(&cases().join("howto"), &[]);
     assert_eq!(output.status.code(), Some(1));
