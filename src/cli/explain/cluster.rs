@@ -92,14 +92,18 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")
 }
 
+/// A client of a cluster, of this kubeconfig if there is one.
+pub(crate) async fn reach(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
+    connect(kubeconfig).await.context("cannot reach a cluster. Pass --from or --kubeconfig")
+}
+
 /// Lists a cluster live.
 async fn live(
     kubeconfig: Option<&Path>,
     namespace: &str,
     kinds: BTreeSet<WatchedKind>,
 ) -> anyhow::Result<ListedCluster> {
-    let no_cluster = "cannot reach a cluster. Pass a folder of manifests, --from or --kubeconfig";
-    let client = connect(kubeconfig).await.context(no_cluster)?;
+    let client = reach(kubeconfig).await?;
     let mut listed = list(&client, namespace, kinds).await?;
     match read_facts(&client, namespace).await {
         Ok(published) => listed.published = published,

@@ -127,7 +127,8 @@ fn state(args: &Args, query: &PodQuery) -> anyhow::Result<Option<SchedulingState
         return Ok(Some(state));
     }
     let (saved, kubeconfig) = (args.from.as_deref(), args.kubeconfig.as_deref());
-    let (mut listed, from) = cluster::read(saved, kubeconfig, &args.facts_namespace, cluster::kinds_of_scheduling())?;
+    let read = cluster::read(saved, kubeconfig, &args.facts_namespace, cluster::kinds_of_scheduling());
+    let (mut listed, from) = read.context("no folder of manifests is given, and a cluster cannot be read")?;
     published = published.or_else(|| listed.published.take());
     let (mut snapshot, now) = (listed.snapshot, Timestamp::now());
     sources(published).add_to(&mut snapshot, now)?;

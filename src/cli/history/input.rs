@@ -1,13 +1,12 @@
 //! What is known of removed nodes, live or as listed by kubectl. Both are read by the same functions.
 
-use crate::explain::cluster::{list, plural, runtime, saved_objects};
+use crate::explain::cluster::{list, plural, reach, runtime, saved_objects};
 use crate::output;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use kube::Client;
 use napkeeper_core::model::cluster::node_record::NodeRemoval;
 use napkeeper_core::model::errors::FailureCause;
 use napkeeper_core::snapshot::Snapshot;
-use napkeeper_kube::connect;
 use napkeeper_kube::list::recording::replay;
 use napkeeper_kube::list::{GitSource, NodeClaimEvent, read_git_sources, read_node_claim_events, read_removals};
 use napkeeper_kube::watch::WatchedKind;
@@ -42,11 +41,10 @@ pub(super) struct Input {
 
 /// Reads it. What could not be read is told.
 pub(super) fn read(from: Option<&Path>, kubeconfig: Option<&Path>) -> anyhow::Result<Input> {
-    let no_cluster = "cannot reach a cluster. Pass --from or --kubeconfig";
     runtime()?.block_on(async {
         match from {
             Some(path) => listed(&saved(path)?, path.display().to_string()).await,
-            None => listed(&connect(kubeconfig).await.context(no_cluster)?, "the cluster".to_owned()).await,
+            None => listed(&reach(kubeconfig).await?, "the cluster".to_owned()).await,
         }
     })
 }
