@@ -8,6 +8,7 @@ pub mod control_plane;
 pub mod environment;
 pub mod fault_proxy;
 pub mod fixtures;
+pub mod flux;
 pub mod kube_scheduler;
 pub mod manifests;
 pub mod node_pools;

@@ -12,6 +12,8 @@ use tokio::sync::OnceCell;
 const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/control-plane");
 /// The folder of the Go module that requires Karpenter, for its definitions and its kwok provider.
 const KARPENTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/karpenter");
+/// The folder of the Go module that requires Flux's kustomize-controller.
+const FLUX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/flux");
 /// The folder of the Go module that requires kubeconform.
 const KUBECONFORM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kubeconform");
 
@@ -168,29 +170,42 @@ fn newer_source(program: &Path) -> Result<Option<String>> {
 /// # Errors
 /// When there is no Go, or the module cannot be downloaded or read.
 pub async fn upstream_crds() -> Result<String> {
-    documents(&karpenter_module(&karpenter_recipe()).await?.join("pkg/apis/crds"))
+    documents(&module(&karpenter_recipe(), "sigs.k8s.io/karpenter").await?.join("pkg/apis/crds"))
 }
 
-/// Karpenter with its kwok provider, whose Nodes are objects without a machine.
+/// A controller of somebody else.
 #[derive(Debug, Clone)]
-pub struct KarpenterKwok {
+pub struct PeerProgram {
     /// The path of the program.
     pub program: PathBuf,
-    /// Its CustomResourceDefinitions as YAML documents: Karpenter's, and KWOKNodeClass.
+    /// Its CustomResourceDefinitions as YAML documents.
     pub definitions: String,
 }
 
-/// Karpenter with its kwok provider, in the version that the Go module requires, built once.
+/// Flux's kustomize-controller, in the version that the Go module requires, built once.
 ///
 /// # Errors
 /// When there is no Go, the module cannot be downloaded or read, or the build fails.
-pub async fn karpenter_kwok() -> Result<KarpenterKwok> {
+pub async fn kustomize_controller() -> Result<PeerProgram> {
+    let flags = ["-ldflags", "-s -w", "tool"].map(str::to_owned);
+    let recipe = Recipe { name: "flux", module: FLUX.into(), flags: flags.into() };
+    let program = recipe.build(async |_| Ok(())).await?.join("kustomize-controller");
+    let module = module(&recipe, "github.com/fluxcd/kustomize-controller").await?;
+    Ok(PeerProgram { program, definitions: documents(&module.join("config/crd/bases"))? })
+}
+
+/// Karpenter with its kwok provider, whose Nodes are objects without a machine, in the version that the Go module requires,
+/// built once. Its definitions are Karpenter's, and KWOKNodeClass.
+///
+/// # Errors
+/// When there is no Go, the module cannot be downloaded or read, or the build fails.
+pub async fn karpenter_kwok() -> Result<PeerProgram> {
     let recipe = karpenter_recipe();
     let program = recipe.build(async |_| Ok(())).await?.join("kwok");
-    let module = karpenter_module(&recipe).await?;
+    let module = module(&recipe, "sigs.k8s.io/karpenter").await?;
     let folders = ["pkg/apis/crds", "kwok/apis/crds"].map(|folder| documents(&module.join(folder)));
     let definitions = folders.into_iter().collect::<Result<Vec<_>>>()?.join("\n---\n");
-    Ok(KarpenterKwok { program, definitions })
+    Ok(PeerProgram { program, definitions })
 }
 
 fn karpenter_recipe() -> Recipe<'static> {
@@ -198,9 +213,9 @@ fn karpenter_recipe() -> Recipe<'static> {
     Recipe { name: "karpenter", module: KARPENTER.into(), flags: flags.into() }
 }
 
-/// Where Go keeps the files of the module `sigs.k8s.io/karpenter`, which it downloads if need be.
-async fn karpenter_module(recipe: &Recipe<'_>) -> Result<PathBuf> {
-    let output = recipe.go(&["mod", "download", "-json", "sigs.k8s.io/karpenter"]).await?;
+/// Where Go keeps the files of a module that is required, which it downloads if need be.
+async fn module(recipe: &Recipe<'_>, name: &str) -> Result<PathBuf> {
+    let output = recipe.go(&["mod", "download", "-json", name]).await?;
     // Go may write to stderr about what it downloads.
     let json = output.find('{').zip(output.rfind('}')).and_then(|(start, end)| output.get(start..=end));
     let download: Value = serde_json::from_str(json.unwrap_or_default())

@@ -17,7 +17,9 @@ mod stages;
 
 pub use access::kustomize;
 use anyhow::{Context, Result, bail};
-pub use binaries::{Binaries, KarpenterKwok, karpenter_kwok, kubeconform, napkeeper_binary, upstream_crds};
+pub use binaries::{
+    Binaries, PeerProgram, karpenter_kwok, kubeconform, kustomize_controller, napkeeper_binary, upstream_crds,
+};
 use flags::Layout;
 use kubeconfig::Credential;
 pub use pki::Identity;

@@ -1,10 +1,12 @@
 //! One cluster in which nodes are replaced for every cause, one cause after the other, while pods keep serving.
 
+mod git;
 mod health;
 mod rolls;
 
 use super::availability::Sampler;
 use anyhow::{Context, Result, ensure};
+use git::Git;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use napkeeper_tests::control_plane::Process;
@@ -34,31 +36,44 @@ const LONGEST: Duration = Duration::from_secs(480);
 #[ignore = "takes some minutes: it runs with those of the night"]
 async fn nodes_are_replaced_for_each_cause() -> Result<()> {
     let start = Instant::now();
-    let mut env = Environment::start("provisioner").await?;
-    env.plane.apply(&manifests()).await?;
-    let mut controller = env.controller()?;
-    let result = world(&mut env, &mut controller).await;
-    let passed = result.with_context(|| controller.tail(80));
+    let env = Environment::start("provisioner").await?;
+    let git = Git::start(&env).await?;
+    env.plane.apply(&workloads()).await?;
+    let controller = env.controller()?;
+    let mut world = World { env, controller, git };
+    let result = world.run().await;
+    let passed =
+        result.with_context(|| format!("{}\n{}", world.git.flux.controller.tail(20), world.controller.tail(80)));
     eprintln!("took {:?}", start.elapsed());
     passed?;
     ensure!(start.elapsed() < LONGEST, "took {:?}", start.elapsed());
     Ok(())
 }
 
-async fn world(env: &mut Environment, controller: &mut Process) -> Result<()> {
-    for (app, replicas) in [("web", WEB), ("batch", BATCH), ("spot", 2)] {
-        running(env, app, replicas).await?;
+/// A cluster whose NodePools are synced from Git by Flux.
+struct World {
+    env: Environment,
+    controller: Process,
+    git: Git,
+}
+
+impl World {
+    async fn run(&mut self) -> Result<()> {
+        step("a commit that is wrong", git::flux_waits_for_what_is_judged(self)).await?;
+        for (app, replicas) in [("web", WEB), ("batch", BATCH), ("spot", 2)] {
+            running(&self.env, app, replicas).await?;
+        }
+        let sampler = Sampler::start(&self.env, &APPS).await?;
+        step("a notice of Azure", health::pods_leave_before_azure_takes_the_node(&self.env)).await?;
+        step("a sick node", health::a_sick_node_is_replaced(&mut self.env)).await?;
+        step("many sick nodes", health::too_many_sick_nodes_are_kept(&mut self.env)).await?;
+        step("a label", rolls::a_label_rolls_within_the_budget(self)).await?;
+        step("an image", rolls::an_image_waits_for_its_window(self)).await?;
+        step("expiry", rolls::nodes_of_one_age_expire_within_the_budget(&mut self.env)).await?;
+        let samples = sampler.end().await?;
+        eprintln!("{samples:?}");
+        samples.check(WEB - 1)
     }
-    let sampler = Sampler::start(env, &APPS).await?;
-    step("a notice of Azure", health::pods_leave_before_azure_takes_the_node(env)).await?;
-    step("a sick node", health::a_sick_node_is_replaced(env)).await?;
-    step("many sick nodes", health::too_many_sick_nodes_are_kept(env)).await?;
-    step("a label", rolls::a_label_rolls_within_the_budget(env)).await?;
-    step("an image", rolls::an_image_waits_for_its_window(env, controller)).await?;
-    step("expiry", rolls::nodes_of_one_age_expire_within_the_budget(env)).await?;
-    let samples = sampler.end().await?;
-    eprintln!("{samples:?}");
-    samples.check(WEB - 1)
 }
 
 async fn step(name: &'static str, run: impl Future<Output = Result<()>>) -> Result<()> {
@@ -68,47 +83,15 @@ async fn step(name: &'static str, run: impl Future<Output = Result<()>>) -> Resu
     Ok(())
 }
 
-/// All that is applied first. JSON is YAML.
-fn manifests() -> String {
-    let class = json!({
-        "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "default" },
-    });
+/// What the users of the cluster run. JSON is YAML.
+fn workloads() -> String {
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "web", "namespace": "default" },
         "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "web" } } },
     });
-    let all = [
-        class,
-        budget,
-        pool("web", "on-demand", &json!(WEB_BUDGET.to_string())),
-        pool("batch", "on-demand", &json!("100%")),
-        pool("spot", "spot", &json!("100%")),
-        deployment("web", WEB, "2400m"),
-        deployment("batch", BATCH, "2400m"),
-        deployment("spot", 2, "1200m"),
-    ];
-    all.iter().map(|object| format!("---\n{object}\n")).collect()
-}
-
-/// A NodePool whose nodes have four cores, live for eight days, and are not consolidated.
-fn pool(name: &str, capacity_type: &str, budget: &Value) -> Value {
-    let is_in = |key: &str, value: &str| json!({ "key": key, "operator": "In", "values": [value] });
-    let class = json!({ "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default" });
-    let requirements = [
-        is_in("node.kubernetes.io/instance-type", "Standard_D4s_v5"),
-        is_in("karpenter.sh/capacity-type", capacity_type),
-        is_in("topology.kubernetes.io/zone", "westeurope-1"),
-    ];
-    json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": name },
-        "spec": {
-            "disruption": { "consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never", "budgets": [{ "nodes": budget }] },
-            "template": {
-                "metadata": { "labels": { "tier": "one" } },
-                "spec": { "nodeClassRef": class, "requirements": requirements, "expireAfter": "192h" },
-            },
-        },
-    })
+    let all =
+        [budget, deployment("web", WEB, "2400m"), deployment("batch", BATCH, "2400m"), deployment("spot", 2, "1200m")];
+    git::stream(&all)
 }
 
 /// A Deployment on the NodePool of its name.

@@ -1,11 +1,10 @@
 //! Nodes that have drifted, or expire soon: replaced within the budgets of their NodePool.
 
-use super::{STEP, WEB};
+use super::{STEP, WEB, World};
 use super::{WEB_BUDGET, all_replaced, all_stay, events, names_of, rollout};
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use jiff::civil::Weekday;
-use napkeeper_tests::control_plane::Process;
 use napkeeper_tests::environment::Environment;
 use napkeeper_tests::wait::eventually;
 use serde_json::{Value, json};
@@ -13,11 +12,14 @@ use serde_json::{Value, json};
 /// Another version of the image of the configuration.
 const IMAGE: &str = "/CommunityGalleries/AKSUbuntu-38d80f77/images/2204gen2containerd/versions/202612.1.0";
 
-pub(super) async fn a_label_rolls_within_the_budget(env: &Environment) -> Result<()> {
+pub(super) async fn a_label_rolls_within_the_budget(world: &mut World) -> Result<()> {
+    let World { env, git, .. } = world;
     let before = names_of(env, "web").await?;
     ensure!(before.len() == WEB, "{before:?}");
-    let patch = json!({ "spec": { "template": { "metadata": { "labels": { "tier": "two" } } } } });
-    env.plane.kubectl(&["patch", "nodepool", "web", "--type=merge", &format!("--patch={patch}")]).await?;
+    git.tier = "two";
+    let synced = git.commit(env, "60s").await?;
+    // A roll does not make a commit fail, nor wait.
+    ensure!(synced["status"] == "True", "{synced}");
     let most = all_replaced(env, "web", &before).await?;
     ensure!(most == WEB_BUDGET, "{most} nodes went at once, {WEB_BUDGET} may");
     let told = events(env, "NodeClaim", "Drifted").await?;
@@ -31,7 +33,8 @@ pub(super) async fn a_label_rolls_within_the_budget(env: &Environment) -> Result
 }
 
 /// The window is the day after tomorrow. The other NodePools follow their own budgets then, so only `web` is looked at.
-pub(super) async fn an_image_waits_for_its_window(env: &mut Environment, controller: &mut Process) -> Result<()> {
+pub(super) async fn an_image_waits_for_its_window(world: &mut World) -> Result<()> {
+    let World { env, controller, .. } = world;
     let day = (env.now() + SignedDuration::from_hours(48)).to_zoned(jiff::tz::TimeZone::UTC);
     let window = json!({ "nodeImage": {
         "schedule": { "weekly": { "intervalWeeks": 1, "dayOfWeek": name(day.weekday()) } },

@@ -1,0 +1,95 @@
+//! The NodePools and the AKSNodeClass in Git, which Flux syncs and waits for.
+
+use super::{STEP, WEB_BUDGET, World};
+use anyhow::{Context, Result, ensure};
+use napkeeper_tests::environment::Environment;
+use napkeeper_tests::flux::Flux;
+use napkeeper_tests::manifests::repository;
+use napkeeper_tests::wait::eventually;
+use serde_json::{Value, json};
+
+/// What is committed.
+pub(super) struct Git {
+    pub(super) flux: Flux,
+    /// Of the nodes of `web`.
+    pub(super) tier: &'static str,
+    /// A field of the AKSNodeClass that napkeeper refuses.
+    kubelet: Value,
+}
+
+impl Git {
+    pub(super) async fn start(env: &Environment) -> Result<Self> {
+        Ok(Self { flux: Flux::start(&env.plane).await?, tier: "one", kubelet: json!({}) })
+    }
+
+    /// Commits, and waits for what Flux says of it.
+    pub(super) async fn commit(&mut self, env: &Environment, timeout: &str) -> Result<Value> {
+        let class = json!({
+            "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "default" },
+            "spec": { "kubelet": self.kubelet },
+        });
+        let all = [
+            class,
+            pool("web", "on-demand", &WEB_BUDGET.to_string(), self.tier),
+            pool("batch", "on-demand", "100%", "one"),
+            pool("spot", "spot", "100%", "one"),
+        ];
+        let mut fields = documented_checks()?;
+        fields["timeout"] = timeout.into();
+        let revision = self.flux.commit(&env.plane, &stream(&all), &fields).await?;
+        eventually("answer of Flux", STEP, async || self.flux.ready(&env.plane, &revision).await).await
+    }
+}
+
+/// The fields of a Kustomization that docs/status.md advises.
+fn documented_checks() -> Result<Value> {
+    let text = std::fs::read_to_string(repository("docs/status.md"))?;
+    let mut examples = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let example =
+        examples.find(|example| example.contains("healthCheckExprs")).context("docs/status.md has no example")?;
+    let fields: Value = serde_saphyr::from_str(example)?;
+    Ok(fields["spec"].clone())
+}
+
+/// One stream of manifests. JSON is YAML.
+pub(super) fn stream(objects: &[Value]) -> String {
+    objects.iter().map(|object| format!("---\n{object}\n")).collect()
+}
+
+/// A NodePool whose nodes have four cores, live for eight days, and are not consolidated.
+fn pool(name: &str, capacity_type: &str, budget: &str, tier: &str) -> Value {
+    let is_in = |key: &str, value: &str| json!({ "key": key, "operator": "In", "values": [value] });
+    let class = json!({ "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default" });
+    let requirements = [
+        is_in("node.kubernetes.io/instance-type", "Standard_D4s_v5"),
+        is_in("karpenter.sh/capacity-type", capacity_type),
+        is_in("topology.kubernetes.io/zone", "westeurope-1"),
+    ];
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": name },
+        "spec": {
+            "disruption": { "consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never", "budgets": [{ "nodes": budget }] },
+            "template": {
+                "metadata": { "labels": { "tier": tier } },
+                "spec": { "nodeClassRef": class, "requirements": requirements, "expireAfter": "192h" },
+            },
+        },
+    })
+}
+
+/// A commit that napkeeper refuses fails in Flux, and the next one does not.
+pub(super) async fn flux_waits_for_what_is_judged(world: &mut World) -> Result<()> {
+    let World { env, git, .. } = world;
+    git.kubelet = json!({ "cpuManagerPolicy": "static" });
+    let refused = git.commit(env, "20s").await?;
+    let message = refused["message"].as_str().unwrap_or_default();
+    ensure!(refused["status"] == "False" && message.contains("AKSNodeClass/default status: 'InProgress'"), "{refused}");
+    git.kubelet = json!({});
+    let taken = git.commit(env, "60s").await?;
+    ensure!(taken["status"] == "True", "{taken}");
+    env.plane
+        .kubectl(&["wait", "--for=condition=Ready", "nodepools", "--all", "--timeout=1s"])
+        .await
+        .map(drop)
+        .context("the NodePools")
+}
