@@ -40,7 +40,7 @@ async fn drains_of_many_nodes_keep_to_tight_budgets() -> Result<()> {
     let drained = start.elapsed();
     let samples = sampler.end().await?;
     eprintln!("drains took {drained:?}: {samples:?}");
-    samples.check(FLOOR)?;
+    samples.check(&APPS.map(|app| (app, FLOOR)))?;
     let seen = seen.with_context(|| controller.tail(60))?;
     let at_once = seen.at_once.get("general").copied().unwrap_or_default();
     ensure!(at_once == APPS.len() * REPLICAS - LEFT, "not drained at once: {seen:?}");

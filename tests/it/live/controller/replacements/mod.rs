@@ -27,8 +27,10 @@ const WEB: usize = 6;
 const WEB_BUDGET: usize = 2;
 /// The nodes of which some get sick, with one pod each.
 const BATCH: usize = 10;
+/// The nodes of a NodePool that is pruned, with one pod each.
+const LEGACY: usize = 4;
 /// The apps of which PodDisruptionBudgets let one pod at a time be missing.
-const APPS: [&str; 1] = ["web"];
+const APPS: [&str; 2] = ["web", "legacy"];
 /// As long as the whole test takes, with the start of the programs.
 const LONGEST: Duration = Duration::from_secs(480);
 
@@ -60,19 +62,20 @@ struct World {
 impl World {
     async fn run(&mut self) -> Result<()> {
         step("a commit that is wrong", git::flux_waits_for_what_is_judged(self)).await?;
-        for (app, replicas) in [("web", WEB), ("batch", BATCH), ("spot", 2)] {
+        for (app, replicas) in [("web", WEB), ("batch", BATCH), ("spot", 2), ("legacy", LEGACY)] {
             running(&self.env, app, replicas).await?;
         }
         let sampler = Sampler::start(&self.env, &APPS).await?;
         step("a notice of Azure", health::pods_leave_before_azure_takes_the_node(&self.env)).await?;
         step("a sick node", health::a_sick_node_is_replaced(&mut self.env)).await?;
         step("many sick nodes", health::too_many_sick_nodes_are_kept(&mut self.env)).await?;
+        step("a pruned NodePool", git::a_pruned_pool_hands_its_pods_over(self)).await?;
         step("a label", rolls::a_label_rolls_within_the_budget(self)).await?;
         step("an image", rolls::an_image_waits_for_its_window(self)).await?;
         step("expiry", rolls::nodes_of_one_age_expire_within_the_budget(&mut self.env)).await?;
         let samples = sampler.end().await?;
         eprintln!("{samples:?}");
-        samples.check(WEB - 1)
+        samples.check(&[("web", WEB - 1), ("legacy", LEGACY - 1)])
     }
 }
 
@@ -83,25 +86,32 @@ async fn step(name: &'static str, run: impl Future<Output = Result<()>>) -> Resu
     Ok(())
 }
 
-/// What the users of the cluster run. JSON is YAML.
+/// What the users of the cluster run.
 fn workloads() -> String {
-    let budget = json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "web", "namespace": "default" },
-        "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "web" } } },
-    });
-    let all =
-        [budget, deployment("web", WEB, "2400m"), deployment("batch", BATCH, "2400m"), deployment("spot", 2, "1200m")];
+    let budget = |app: &str| {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": app, "namespace": "default" },
+            "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": app } } },
+        })
+    };
+    let pool = |name: &str| json!({ "karpenter.sh/nodepool": name });
+    let mut all: Vec<Value> = APPS.map(budget).into();
+    all.extend([
+        deployment("web", WEB, "2400m", pool("web")),
+        deployment("batch", BATCH, "2400m", pool("batch")),
+        deployment("spot", 2, "1200m", pool("spot")),
+        deployment("legacy", LEGACY, "2400m", json!({ "group": "legacy" })),
+    ]);
     git::stream(&all)
 }
 
-/// A Deployment on the NodePool of its name.
-fn deployment(app: &str, replicas: usize, cpu: &str) -> Value {
+fn deployment(app: &str, replicas: usize, cpu: &str, selector: Value) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": app, "namespace": "default" },
         "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": app } }, "template": {
             "metadata": { "labels": { "app": app } },
             "spec": {
-                "nodeSelector": { "karpenter.sh/nodepool": app },
+                "nodeSelector": selector,
                 "containers": [{ "name": app, "image": app, "resources": { "requests": { "cpu": cpu, "memory": "1Gi" } } }],
             },
         } },
