@@ -92,7 +92,7 @@ fn loop_of(snapshot: &Snapshot, claim: &Claim, reason: DisruptionReason, now: Ti
             let drift = DriftDetector::new(pool, snapshot, now).drift_of(claim)?;
             ReplacementCause::Drift(drift).recurring(pool)?
         }
-        DisruptionReason::Empty | DisruptionReason::Expiring => return None,
+        DisruptionReason::Empty | DisruptionReason::Expiring | DisruptionReason::NodePoolDeleted => return None,
     };
     let loops = ReplacementLoops::of(snapshot, now);
     loops.get(&pool.name, &cause).filter(|found| found.waits).cloned()

@@ -4,6 +4,7 @@
 //! from the others, which decide at once.
 
 use crate::catalog::SizeFacts;
+use crate::disruption::reconcile_pool_deletions;
 use crate::history::{HistoryMemory, record_removals};
 use crate::lifecycle::{LaunchCheck, LifecycleMemory, lifecycle};
 use crate::model::names::VmSize;
@@ -67,7 +68,17 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now
         memory.overlays.refresh(snapshot);
     }
     let mut plan = lifecycle(snapshot, &mut memory.lifecycle, settings, now);
-    plan.extend(report_status(snapshot, &memory.lifecycle.pool_failures, &mut memory.status, settings, now));
+    let deletions = reconcile_pool_deletions(snapshot, settings, now);
+    // One object is written once at a time: the finalizer first, then the status.
+    let seen = (!deletions.commands.is_empty()).then(|| with_in_progress(snapshot, &deletions));
+    plan.extend(deletions);
+    plan.extend(report_status(
+        seen.as_ref().unwrap_or(snapshot),
+        &memory.lifecycle.pool_failures,
+        &mut memory.status,
+        settings,
+        now,
+    ));
     plan.extend(record_removals(snapshot, &mut memory.history, settings, now));
     let static_capacity_plan =
         reconcile_static_capacity(snapshot, &mut memory.static_capacity, &memory.provision, settings, now, seed);

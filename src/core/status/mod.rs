@@ -6,6 +6,7 @@
 //! nodes come and go. In companion mode these objects are Karpenter's, and nothing is written.
 
 mod class;
+mod deletion;
 mod pool;
 mod rollout;
 mod standalone;
@@ -18,13 +19,15 @@ use crate::disruption::ReplacementLoops;
 use crate::lifecycle::PoolFailures;
 use crate::model::cluster::pool::NodePool;
 use crate::model::cluster::status::{ConditionType, Conditions, InvalidPool, PoolStatus, StatusCondition};
-use crate::model::names::{NodeClassName, NodePoolName, Uid};
+use crate::model::names::{ClaimName, NodeClassName, NodePoolName, Uid};
 use crate::model::settings::{ControllerMode, MaintenanceWindows, Settings};
 use crate::plan::{ClassReport, Command, Plan, PoolReport};
 use crate::snapshot::{CommandKey, Snapshot};
+pub use deletion::KeptNodes;
 use jiff::{SignedDuration, Timestamp};
 use standalone::refuse_standalone_claims;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use usage::{PoolUsage, usage_by_pool};
 use write_times::WriteTimes;
 
@@ -37,6 +40,8 @@ pub const WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 pub struct StatusMemory {
     pools: WriteTimes<NodePoolName, PoolStatus>,
     classes: WriteTimes<NodeClassName, Conditions>,
+    /// Nodes of deleted NodePools with pods that can be scheduled nowhere else, and which and why, as disruption has found.
+    pub irreplaceable: BTreeMap<ClaimName, Arc<str>>,
 }
 
 /// Has the statuses written that have changed.
@@ -51,7 +56,9 @@ pub fn report_status(
     if settings.mode == ControllerMode::Provisioner {
         report_classes(snapshot, memory, now, &mut plan);
         let loops = &ReplacementLoops::of(snapshot, now);
-        let reporter = Reporter { snapshot, failures, loops, windows: &settings.maintenance_windows, now };
+        let irreplaceable = memory.irreplaceable.clone();
+        let windows = &settings.maintenance_windows;
+        let reporter = Reporter { snapshot, failures, loops, windows, irreplaceable: &irreplaceable, now };
         report_pools(&reporter, memory, &mut plan);
         refuse_standalone_claims(snapshot, now, &mut plan);
     }
@@ -118,6 +125,7 @@ struct Reporter<'a> {
     failures: &'a PoolFailures,
     loops: &'a ReplacementLoops,
     windows: &'a MaintenanceWindows,
+    irreplaceable: &'a BTreeMap<ClaimName, Arc<str>>,
     now: Timestamp,
 }
 
@@ -165,6 +173,10 @@ impl Reporter<'_> {
         ] {
             by_type.extend(pool.status.conditions.get(kind).map(|known| (kind, known.clone())));
         }
+        // The last version that could be read is in use.
+        let known = self.snapshot.pools().get(&pool.name);
+        let removed = known.and_then(|known| deletion::nodes_removed(known, &usage, self));
+        by_type.extend(removed.map(|condition| (ConditionType::NodesRemoved, condition)));
         self.status(pool.generation, by_type, None, usage)
     }
 

@@ -8,7 +8,7 @@
 use super::super::budget::remaining_deletions;
 use super::super::candidate::{is_disruptable, passes_blockers};
 use super::super::{BUDGET_RETRY, is_in_progress};
-use super::{CREATION_TIMEOUT, Move, MoveMemory, REPLACEMENT_TIMEOUT, WRITE_TIMEOUT};
+use super::{CREATION_TIMEOUT, FailedAttempt, Move, MoveMemory, REPLACEMENT_TIMEOUT, WRITE_TIMEOUT};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::Taint;
 use crate::model::cluster::pool::DisruptionReason;
@@ -38,8 +38,9 @@ pub(in crate::disruption) fn continue_moves(
     }
     for one in ended.iter().filter_map(|name| memory.moves.remove(name)) {
         // Where its replacement has failed, others take their turn first.
-        let is_outdated = matches!(one.reason, DisruptionReason::Drifted | DisruptionReason::Expiring);
-        let tried = one.sources.iter().filter(|_| is_outdated).map(|source| (source.name.clone(), now));
+        let is_outdated = one.reason.is_outdated();
+        let failed = || FailedAttempt { at: now, why: None };
+        let tried = one.sources.iter().filter(|_| is_outdated).map(|source| (source.name.clone(), failed()));
         memory.irreplaceable.extend(tried);
         memory.failed.extend(one.sources.into_iter().map(|source| source.name));
     }

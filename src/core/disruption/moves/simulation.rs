@@ -105,6 +105,17 @@ impl<'a> Simulation<'a> {
         (is_allowed && self.is_preserved(&outcome, &moving)).then_some(outcome)
     }
 
+    /// The first pod of a candidate that can be scheduled nowhere else, and why, for people.
+    pub(super) fn why_not_without(&self, source: &Candidate<'_>) -> Option<Arc<str>> {
+        let outcome = self.schedule(&BTreeSet::from([source.node.name.clone()]), &source.pods, MAX_NEW_NODES);
+        let keys: BTreeSet<&ObjectKey> = source.pods.iter().map(|pod| &pod.key).collect();
+        let kept = outcome.unschedulable.iter().find_map(|group| {
+            let pod = group.pods.iter().find(|pod| keys.contains(&pod.key))?;
+            Some(format!("pod {} can be scheduled nowhere else: {}", pod.key, group.reason()))
+        });
+        kept.map(Arc::from)
+    }
+
     /// These groups of nodes, and as many others as can be disrupted together with them, in order. Where no new nodes are
     /// allowed, their pods find room on others however they are placed.
     pub(super) fn largest_set<'c, 'b>(

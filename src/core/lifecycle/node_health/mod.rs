@@ -150,7 +150,9 @@ impl ClaimReconciler<'_> {
         }
         let pool = claim.spec.pool.as_ref()?;
         let reason = match snapshot.pool_hold(pool) {
-            Some(held) => Arc::clone(held),
+            // It goes anyway, and so do the pods that it can still run.
+            Some(_) if snapshot.deleted_pool_of(claim).is_some() => return None,
+            Some(held) => held,
             None if snapshot.is_unreadable_pool(pool) => Arc::from(format!("NodePool {pool} cannot be read")),
             None => return None,
         };

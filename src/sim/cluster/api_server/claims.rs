@@ -17,12 +17,17 @@ impl Cluster {
         if self.store.claims().get(&draft.name).is_some() {
             return Err(ClusterError::Conflict);
         }
+        let pool = draft.spec.pool.as_ref().and_then(|name| self.store.pools().get(name));
+        if pool.is_some_and(|pool| pool.deletion.requested_at.is_some()) {
+            return Err(ClusterError::NotFound);
+        }
         let claim = Claim {
             name: draft.name.clone(),
             uid: self.ids.uid(),
             created_at: self.now,
             deleting_at: None,
             termination_at: None,
+            owned_by_pool: false,
             has_finalizer: true,
             spec: draft.spec.clone(),
             intent: None,
@@ -40,6 +45,7 @@ impl Cluster {
             created_at: self.now,
             deleting_at: None,
             termination_at: None,
+            owned_by_pool: false,
             has_finalizer: true,
             spec: ClaimSpec::of_class(class),
             intent: None,
@@ -108,6 +114,12 @@ impl Cluster {
         let mut claim = self.claim(claim)?;
         claim.termination_at = Some(claim.termination_at.map_or(deadline, |known| known.min(deadline)));
         self.put_claim(claim);
+        Ok(())
+    }
+
+    pub(super) fn disown_claim(&mut self, claim: &ClaimRef) -> Result<(), ClusterError> {
+        let claim = self.claim(claim)?;
+        self.put_claim(Claim { owned_by_pool: false, ..claim });
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 mod loops;
 mod outdated;
+mod pool_deletion;
 mod progress;
 mod search;
 mod worth;
