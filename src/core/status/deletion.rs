@@ -38,9 +38,9 @@ impl KeptNodes {
         irreplaceable: &BTreeMap<ClaimName, Arc<str>>,
         now: Timestamp,
     ) -> Option<Self> {
-        let waiting = waiting(pool, snapshot);
+        let (waiting, is_going) = waiting(pool, snapshot);
         let kept = waiting.iter().filter_map(|claim| {
-            let blocker = blocker(snapshot, claim, now).map(|blocker| blocker.to_string());
+            let blocker = blocker(snapshot, claim, is_going, now).map(|blocker| blocker.to_string());
             let why = blocker.or_else(|| irreplaceable.get(&claim.name).map(ToString::to_string))?;
             Some(format!("node {}: {why}", snapshot.node_of(claim)?.name))
         });
@@ -62,23 +62,27 @@ impl KeptNodes {
     }
 }
 
-/// The NodeClaims of a deleted NodePool that nothing has begun to take away.
-fn waiting<'s>(pool: &NodePool, snapshot: &'s Snapshot) -> Vec<&'s Arc<Claim>> {
-    let waits = |claim: &&Arc<Claim>| {
-        let is_going = claim.is_leaving() || claim.status.disrupted.is_some();
-        claim.is_ours()
-            && claim.spec.pool.as_ref() == Some(&pool.name)
-            && claim.status.initialized.is_some()
-            && !is_going
+/// The NodeClaims of a deleted NodePool that nothing has begun to take away, and whether there are others.
+fn waiting<'s>(pool: &NodePool, snapshot: &'s Snapshot) -> (Vec<&'s Arc<Claim>>, bool) {
+    let is_going = |claim: &Claim| claim.is_leaving() || claim.status.disrupted.is_some();
+    let is_of_pool = |claim: &&Arc<Claim>| {
+        claim.is_ours() && claim.spec.pool.as_ref() == Some(&pool.name) && claim.status.initialized.is_some()
     };
     let is_deleted = pool.deletion.takes_nodes();
-    snapshot.claims().values().filter(|_| is_deleted).filter(waits).collect()
+    let all = snapshot.claims().values().filter(|_| is_deleted).filter(is_of_pool);
+    let (going, waiting): (Vec<_>, Vec<_>) = all.partition(|claim| is_going(claim));
+    (waiting, !going.is_empty())
 }
 
-/// What of a node or its pods keeps it; not the pause switch, which keeps all of them.
-fn blocker(snapshot: &Snapshot, claim: &Claim, now: Timestamp) -> Option<DisruptionBlocker> {
+/// What of a node or its pods keeps it; not the pause switch, which keeps all of them. A PodDisruptionBudget that allows nothing
+/// while nodes are going may allow it soon.
+fn blocker(snapshot: &Snapshot, claim: &Claim, is_going: bool, now: Timestamp) -> Option<DisruptionBlocker> {
     let blockers = disruption_blockers(snapshot, claim, REASON, now);
-    blockers.into_iter().find(|blocker| !matches!(blocker, DisruptionBlocker::Paused(_)))
+    blockers.into_iter().find(|blocker| match blocker {
+        DisruptionBlocker::Paused(_) => false,
+        DisruptionBlocker::PodProtected(..) => !is_going,
+        _ => true,
+    })
 }
 
 /// The condition [`ConditionType::NodesRemoved`](crate::model::cluster::status::ConditionType::NodesRemoved): False while nodes
@@ -88,7 +92,7 @@ pub(super) fn nodes_removed(pool: &NodePool, usage: &PoolUsage, reporter: &Repor
     if !pool.deletion.takes_nodes() {
         return None;
     }
-    let waiting = waiting(pool, snapshot);
+    let (waiting, _) = waiting(pool, snapshot);
     let kept = KeptNodes::of(pool, snapshot, irreplaceable, now);
     let left = usage.nodes;
     let going = left.saturating_sub(i64::try_from(waiting.len()).unwrap_or(i64::MAX));

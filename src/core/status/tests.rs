@@ -3,7 +3,9 @@
 use super::{StatusMemory, WRITE_INTERVAL, report_status};
 use crate::catalog::CapacityType::OnDemand;
 use crate::disruption::{DriftDetector, ReplacementCause};
-use crate::fixtures::{at, being_deleted, claim, class, cluster, managed, node, offering, pool, put, settings, shape};
+use crate::fixtures::{
+    at, being_deleted, claim, class, cluster, disruption_budget, managed, node, offering, pool, put, settings, shape,
+};
 use crate::lifecycle::PoolFailures;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::claim::{Claim, DriftedCondition, TerminationCondition};
@@ -485,6 +487,17 @@ fn a_deleted_pool_says_how_many_nodes_are_left_and_which_stay() {
     snapshot.pause = Pause::read([("disrupt.reason.Drifted", Some("true"))]).0;
     let told = removal_of(&snapshot, &[]).message;
     assert!(told.contains("; 2 are waiting: disruption is paused: disrupt.reason.Drifted"), "{told}");
+    // A PodDisruptionBudget that allows nothing now may be used by the node that is going.
+    snapshot.pause = Pause::default();
+    let budget = disruption_budget("guarded", 0);
+    snapshot.put_disruption_budget(budget.key.clone(), budget);
+    let (_, guarded) = running("general-c");
+    snapshot.put_pod(crate::fixtures::running("guarded", &Arc::new(shape("guarded", 500, 1)), &guarded));
+    let is_told =
+        |snapshot: &Snapshot| removal_of(snapshot, &[]).message.contains("pod default/guarded cannot be evicted");
+    assert!(!is_told(&snapshot));
+    snapshot.remove_claim(&ClaimName::new("general-d").unwrap());
+    assert!(is_told(&snapshot));
     // One whose nodes are kept says nothing.
     deleted.deletion.keeps_nodes = true;
     snapshot.put_pool(name(), deleted);
