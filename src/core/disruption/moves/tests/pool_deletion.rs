@@ -3,9 +3,10 @@
 use super::*;
 use crate::disruption::reconcile_pool_deletions;
 use crate::fixtures::being_deleted;
+use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::launch_hold::LaunchHold;
 use crate::model::cluster::status::PoolDeletion;
-use crate::model::names::NodePoolName;
+use crate::model::names::{Namespace, NodePoolName, ObjectKey, ObjectName, Uid};
 use crate::model::settings::{ControllerMode, Settings};
 use crate::snapshot::CommandKey;
 
@@ -100,6 +101,60 @@ fn what_can_be_scheduled_nowhere_else_keeps_its_node_and_is_told() {
     world.snapshot.put_pool(other().name, other());
     assert_eq!(world.wait(600), ["mark c00", "mark c01"]);
     assert!(world.memory.irreplaceable().is_empty());
+}
+
+impl World {
+    /// A chunk of a CapacityBuffer, of so many thousandths of a core.
+    fn put_chunk(&mut self, cpu: i64) {
+        let key = ObjectKey { namespace: Namespace::new("shop").unwrap(), name: ObjectName::new("spare").unwrap() };
+        let buffer = Buffer::new(key, &Uid::new("uid-spare").unwrap(), &shape("spare", cpu, 1), 1);
+        self.snapshot.put_buffer(buffer.key.clone(), buffer);
+    }
+
+    /// A node of a NodePool with a pod of so many thousandths of a core.
+    fn put_used(&mut self, name: &str, pool: &NodePool, cpu: i64) {
+        let (mut claim, node) = managed(name, pool, offering(LARGE, 1, OnDemand));
+        (claim.created_at, claim.status.initialized) = (at(-86_460), Some(at(-86_400)));
+        let pod = running(&format!("of-{name}"), &Arc::new(shape(&format!("of-{name}"), cpu, 1)), &node);
+        put(&mut self.snapshot, (claim, node));
+        self.snapshot.put_pod(pod);
+    }
+}
+
+/// What only the deleted NodePool has room for, and what another would be launched for.
+#[test]
+fn capacity_of_buffers_on_its_nodes_keeps_no_node() {
+    for sizes in [&[SMALL][..], &[SMALL, LARGE]] {
+        let mut world = World::new(LARGE, 2);
+        world.run_pod("a", "c00", 500);
+        world.put_chunk(10_000);
+        let requirements = [(labels::CAPACITY_TYPE, &["on-demand"][..]), (labels::INSTANCE_TYPE, sizes)];
+        let other = NodePool { requirements: requirements_in(&requirements), ..other() };
+        world.put_used("o00", &other, 12_000);
+        world.snapshot.put_pool(other.name.clone(), other);
+        world.delete_pool();
+        let mut done = world.all(60);
+        // Where another can be launched for it, that comes first.
+        world.initialize_all();
+        done.extend(world.all(60));
+        done.retain(|step| step.starts_with("nodepool_deleted"));
+        done.sort();
+        assert_eq!(done, ["nodepool_deleted c00", "nodepool_deleted c01"], "{sizes:?}");
+    }
+}
+
+#[test]
+fn capacity_of_buffers_on_its_nodes_stops_no_consolidation() {
+    let mut world = World::new(LARGE, 1);
+    world.put_chunk(10_000);
+    // Each could take the pod of the other, but not the chunk too.
+    let third = NodePool { name: NodePoolName::new("third").unwrap(), ..pool("third") };
+    ["t00", "t01"].into_iter().for_each(|name| world.put_used(name, &third, 7_000));
+    world.snapshot.put_pool(third.name.clone(), third);
+    world.pool.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: None, window: None }];
+    world.delete_pool();
+    let done = world.all(120);
+    assert!(done.iter().any(|step| step.starts_with("underutilized t0")), "{done:?}");
 }
 
 /// Something that holds a deletion.
