@@ -29,7 +29,7 @@ use standalone::refuse_standalone_claims;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use usage::{PoolUsage, usage_by_pool};
-use write_times::WriteTimes;
+pub(crate) use write_times::WriteTimes;
 
 /// Numbers and messages of a status are written at most this often; a status that the write before has not changed less often
 /// each time.
