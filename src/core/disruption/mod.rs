@@ -1,8 +1,9 @@
 //! Disruption: expiration, emptiness and consolidation.
 //!
 //! In this order: expired nodes (`expireAfter`, outside budgets as in Karpenter), empty nodes, those that expire soon, those
-//! whose NodePool is being deleted, those that have drifted, and sets of nodes whose pods fit elsewhere or on cheaper nodes (`moves`). What is found for its price must
-//! hold for 15 s before it is acted on. While many nodes are not ready nothing is disrupted.
+//! whose NodePool is being deleted, those that have drifted, and sets of nodes whose pods fit elsewhere or on cheaper nodes
+//! (`moves`). What is found for its price must hold for 15 s before it is acted on. While many nodes are not ready nothing is
+//! disrupted.
 
 mod balanced;
 mod blockers;
@@ -179,7 +180,7 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
         buffer_capacity: &buffer_capacity,
         balanced_pools: &balanced_pools,
     };
-    soft_taint_deleted_pools(snapshot, plan);
+    soft_taint_deleted_pools(snapshot, now, plan);
     if !replace_all_outdated(&search, &mut memory.moves, &mut budgets, plan) {
         let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used };
         consolidate(&search, nodes, &mut memory.moves, &mut budgets, plan);
@@ -188,8 +189,8 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     memory.offerings = cache.take();
 }
 
-/// Begins to replace nodes that expire soon, which have a deadline, or else those of deleted NodePools, or drifted ones. True if there are any: what is left of
-/// the cluster is seen in the next pass.
+/// Begins to replace nodes that expire soon, which have a deadline, or else those of deleted NodePools, or drifted ones. True if
+/// there are any: what is left of the cluster is seen in the next pass.
 fn replace_all_outdated(
     search: &Search<'_>,
     memory: &mut MoveMemory,

@@ -157,7 +157,8 @@ impl Progress<'_> {
             return false;
         }
         let deadline = one.since + REPLACEMENT_TIMEOUT;
-        if deadline <= self.now {
+        let is_kept = one.reason == DisruptionReason::NodePoolDeleted && left.iter().any(|claim| self.is_kept(claim));
+        if deadline <= self.now || is_kept {
             return true;
         }
         self.plan.wake_at(deadline);
@@ -165,6 +166,13 @@ impl Progress<'_> {
             return self.mark_and_create(one, &left);
         }
         self.finish(one, &left)
+    }
+
+    /// The deletion of its NodePool does not take this node away any more: somebody has removed the finalizer, or chosen to keep
+    /// the nodes.
+    fn is_kept(&self, claim: &Claim) -> bool {
+        let is_unreadable = claim.spec.pool.as_ref().is_some_and(|pool| self.snapshot.is_unreadable_pool(pool));
+        !is_unreadable && self.snapshot.deleted_pool_of(claim).is_none()
     }
 
     /// Marks the sources, and creates the replacements once all are marked; true when they cannot be disrupted any more.

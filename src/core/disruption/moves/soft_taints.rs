@@ -3,17 +3,20 @@
 //! kube-scheduler prefers nodes with much free capacity: exactly those that consolidation is about to delete, where each new
 //! pod has to move again. So nodes that can be deleted together with those that are deleted now, but must wait for
 //! `consolidateAfter`, a budget or the payback, get the taint `napkeeper.io/underutilized` with the effect
-//! `PreferNoSchedule`; and so do the nodes of deleted NodePools. It keeps no pod away: where nothing else has room, they are used like any other. Without the taint
-//! nothing is lost but this preference, so it is not remembered.
+//! `PreferNoSchedule`; and so do the nodes of deleted NodePools. It keeps no pod away: where nothing else has room, they are used
+//! like any other. Without the taint nothing is lost but this preference, so it is not remembered.
 
 use super::super::candidate::Candidate;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Taint;
+use crate::model::cluster::pool::DisruptionReason;
 use crate::model::labels::{TAINT_DISRUPTED, TAINT_UNDERUTILIZED};
 use crate::model::names::ClaimName;
+use crate::model::settings::DisruptionScope;
 use crate::plan::{NodeUpdate, Plan};
 use crate::snapshot::{CommandKey, Snapshot};
+use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -58,13 +61,18 @@ pub(super) fn soft_taint(snapshot: &Snapshot, wanted: &BTreeSet<ClaimName>, plan
     }
 }
 
-/// Taints the nodes of deleted NodePools, which stay tainted.
-pub(in crate::disruption) fn soft_taint_deleted_pools(snapshot: &Snapshot, plan: &mut Plan) {
+/// Taints our nodes of deleted NodePools, which stay tainted.
+pub(in crate::disruption) fn soft_taint_deleted_pools(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
     let is_free = |node: &&Arc<Node>| {
         let is_tainted = node.taints.contains(&Taint::underutilized()) || node.is_tainted(TAINT_DISRUPTED);
+        let is_paused = |claim| {
+            let disrupted = DisruptionScope::of(claim, Some(DisruptionReason::NodePoolDeleted));
+            snapshot.pause.blocks_disruption(&disrupted, now)
+        };
         !is_tainted
             && node.deleting_at.is_none()
             && !snapshot.in_progress.contains(&CommandKey::Node(node.name.clone()))
+            && snapshot.claim_of(node).is_some_and(|claim| claim.is_ours() && !is_paused(claim))
     };
     for node in snapshot.nodes_of_deleted_pools().filter(is_free).take(MAX_WRITES_OF_DELETED) {
         let reason = "its NodePool is being deleted: new pods prefer other nodes";

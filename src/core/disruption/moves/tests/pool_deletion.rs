@@ -231,6 +231,43 @@ fn one_that_is_orphaned_keeps_its_nodes() {
     assert_eq!(world.all(120), Vec::<String>::new());
 }
 
+/// Somebody removes the finalizer, or chooses to keep the nodes, while replacements come up.
+#[test]
+fn a_move_is_given_up_once_the_nodes_are_to_be_kept() {
+    let keep: [fn(&mut World); 2] = [
+        |world| world.snapshot.remove_pool(&pool("general").name),
+        |world| {
+            world.pool.deletion.keeps_nodes = true;
+            world.snapshot.put_pool(world.pool.name.clone(), world.pool.clone());
+        },
+    ];
+    for keep in keep {
+        let mut world = deleted(1);
+        assert_eq!(world.all(60), ["mark c00".to_owned(), "taint aks-c00".to_owned(), format!("create {SMALL}")]);
+        keep(&mut world);
+        world.restart();
+        world.initialize_all();
+        let done = world.all(300);
+        assert_eq!(done[..2], ["untaint aks-c00", "unmark c00"]);
+        assert!(!done.iter().any(|step| step.starts_with("nodepool_deleted")), "{done:?}");
+    }
+}
+
+#[test]
+fn only_our_nodes_are_tainted_and_not_during_a_pause() {
+    let mut world = deleted(2);
+    world.set_budget(BudgetNodes::Count(0));
+    let foreign = Claim { intent: None, ..world.claim("c01") };
+    world.snapshot.put_claim(Claim { spec: ClaimSpec { planned: Vec::new(), ..foreign.spec }, ..foreign });
+    assert!(!world.claim("c01").is_ours());
+    world.snapshot.pause = Pause::read([("disrupt.nodepool.general", Some("true"))]).0;
+    world.all(60);
+    assert!(world.soft_tainted().is_empty());
+    world.snapshot.pause = Pause::default();
+    world.all(60);
+    assert_eq!(world.soft_tainted(), ["aks-c00"]);
+}
+
 #[test]
 fn a_restart_at_any_step_goes_on() {
     for restart_after in 0..5 {
