@@ -35,6 +35,7 @@ use candidate::{Candidate, disruption_candidates, outdated_candidates};
 pub use causes::{DeletedPool, Drift, DriftDetector, DriftReason, Expiry, ReplacementCause};
 use causes::{delete_expired, expiring, of_deleted_pools, record_drift};
 use jiff::{SignedDuration, Timestamp};
+pub use moves::PodWithoutRoom;
 use moves::{MoveMemory, Outdated, Search, consolidate, continue_moves, replace_outdated, soft_taint_deleted_pools};
 pub use outlook::{NextMove, NodeOutlook, Obstacle, Outlook, OutlookInput, Source, outlook};
 pub use pool_deletion::reconcile_pool_deletions;
@@ -73,9 +74,9 @@ pub struct DisruptionMemory {
 }
 
 impl DisruptionMemory {
-    /// Nodes of deleted NodePools with pods that can be scheduled nowhere else, and which and why, for people.
+    /// Nodes of deleted NodePools with pods that could be scheduled nowhere else when that was last tried.
     #[must_use]
-    pub fn irreplaceable(&self) -> BTreeMap<ClaimName, Arc<str>> {
+    pub fn irreplaceable(&self) -> BTreeMap<ClaimName, PodWithoutRoom> {
         self.moves.irreplaceable()
     }
 }

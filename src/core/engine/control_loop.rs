@@ -12,7 +12,7 @@ use crate::catalog::live::{InfrastructureFacts, Quota};
 use crate::catalog::{
     InstanceTypeOptions, InstanceTypes, RegionCatalog, ReservedZones, SizeFacts, instance_types, with_reserved,
 };
-use crate::disruption::DisruptionMemory;
+use crate::disruption::{DisruptionMemory, PodWithoutRoom};
 use crate::history::OwnDeletions;
 use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::node_base::NodeBase;
@@ -55,7 +55,7 @@ pub struct Controller {
     running_commands: BTreeMap<CommandKey, PlannedCommand>,
     own_deletions: OwnDeletions,
     /// What holds up the deletion of NodePools, as the last decision on disruption has found.
-    irreplaceable: BTreeMap<ClaimName, Arc<str>>,
+    irreplaceable: BTreeMap<ClaimName, PodWithoutRoom>,
     instance_types: BTreeMap<NodeClassName, CachedInstanceTypes>,
     wakes: BTreeMap<DecisionKind, Timestamp>,
     /// The decisions that are open: their memory is with them.

@@ -15,7 +15,7 @@ mod tests;
 mod usage;
 mod write_times;
 
-use crate::disruption::ReplacementLoops;
+use crate::disruption::{PodWithoutRoom, ReplacementLoops};
 use crate::lifecycle::PoolFailures;
 use crate::model::cluster::pool::NodePool;
 use crate::model::cluster::status::{ConditionType, Conditions, InvalidPool, PoolStatus, StatusCondition};
@@ -23,11 +23,10 @@ use crate::model::names::{ClaimName, NodeClassName, NodePoolName, Uid};
 use crate::model::settings::{ControllerMode, MaintenanceWindows, Settings};
 use crate::plan::{ClassReport, Command, Plan, PoolReport};
 use crate::snapshot::{CommandKey, Snapshot};
-pub use deletion::KeptNodes;
+pub use deletion::{KeptBy, KeptNodes};
 use jiff::{SignedDuration, Timestamp};
 use standalone::refuse_standalone_claims;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use usage::{PoolUsage, usage_by_pool};
 pub(crate) use write_times::WriteTimes;
 
@@ -40,8 +39,8 @@ pub const WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 pub struct StatusMemory {
     pools: WriteTimes<NodePoolName, PoolStatus>,
     classes: WriteTimes<NodeClassName, Conditions>,
-    /// Nodes of deleted NodePools with pods that can be scheduled nowhere else, and which and why, as disruption has found.
-    pub irreplaceable: BTreeMap<ClaimName, Arc<str>>,
+    /// Nodes of deleted NodePools with pods that can be scheduled nowhere else, as disruption has found.
+    pub irreplaceable: BTreeMap<ClaimName, PodWithoutRoom>,
 }
 
 /// Has the statuses written that have changed.
@@ -125,7 +124,7 @@ struct Reporter<'a> {
     failures: &'a PoolFailures,
     loops: &'a ReplacementLoops,
     windows: &'a MaintenanceWindows,
-    irreplaceable: &'a BTreeMap<ClaimName, Arc<str>>,
+    irreplaceable: &'a BTreeMap<ClaimName, PodWithoutRoom>,
     now: Timestamp,
 }
 
@@ -174,8 +173,10 @@ impl Reporter<'_> {
             by_type.extend(pool.status.conditions.get(kind).map(|known| (kind, known.clone())));
         }
         // The last version that could be read is in use.
-        let known = self.snapshot.pools().get(&pool.name);
-        let removed = known.and_then(|known| deletion::nodes_removed(known, &usage, self));
+        let removed = match self.snapshot.pools().get(&pool.name) {
+            Some(known) => deletion::nodes_removed(known, &usage, self),
+            None => deletion::nodes_of_unreadable(pool, &usage),
+        };
         by_type.extend(removed.map(|condition| (ConditionType::NodesRemoved, condition)));
         self.status(pool.generation, by_type, None, usage)
     }

@@ -2,13 +2,14 @@
 
 use super::{StatusMemory, WRITE_INTERVAL, report_status};
 use crate::catalog::CapacityType::OnDemand;
-use crate::disruption::{DriftDetector, ReplacementCause};
+use crate::disruption::{DriftDetector, PodWithoutRoom, ReplacementCause};
 use crate::fixtures::{
     at, being_deleted, claim, class, cluster, disruption_budget, managed, node, offering, pool, put, settings, shape,
 };
 use crate::lifecycle::PoolFailures;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::claim::{Claim, DriftedCondition, TerminationCondition};
+use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::launch_hold::LaunchHold;
 use crate::model::cluster::pool::{Budget, BudgetNodes, NodeClass, NodePool};
 use crate::model::cluster::replacement::Replacement;
@@ -450,8 +451,9 @@ fn a_node_claim_that_somebody_else_has_written_is_refused_once() {
 
 /// The condition of the NodePool with these nodes that can go nowhere.
 fn removal_of(snapshot: &Snapshot, irreplaceable: &[&str]) -> StatusCondition {
-    let why =
-        |name: &&str| (ClaimName::new(*name).unwrap(), Arc::from("pod default/p can be scheduled nowhere else: no"));
+    let pod = crate::fixtures::pod("p", &Arc::new(shape("p", 500, 1))).key;
+    let kept_by = PodWithoutRoom { pod, why: Arc::from("no") };
+    let why = |name: &&str| (ClaimName::new(*name).unwrap(), kept_by.clone());
     let mut memory = StatusMemory { irreplaceable: irreplaceable.iter().map(why).collect(), ..StatusMemory::default() };
     let mut snapshot = snapshot.clone();
     step(&mut snapshot, &mut memory, 0);
@@ -473,6 +475,8 @@ fn a_deleted_pool_says_how_many_nodes_are_left_and_which_stay() {
     let (_, kept) = running("general-a");
     let pod = crate::fixtures::running("alone", &Arc::new(shape("alone", 500, 1)), &kept);
     snapshot.put_pod(crate::model::cluster::pod::Pod { owner: crate::model::cluster::pod::PodOwner::Nobody, ..pod });
+    let stuck = crate::fixtures::running("p", &Arc::new(shape("p", 500, 1)), &running("general-b").1);
+    snapshot.put_pod(stuck.clone());
     let told = removal_of(&snapshot, &["general-b"]);
     assert_eq!(&*told.reason, "NodesKept");
     let wanted = "4 nodes are left, of which 1 is going; 2 stay: node aks-general-a: pod default/alone has no controller that \
@@ -487,21 +491,55 @@ fn a_deleted_pool_says_how_many_nodes_are_left_and_which_stay() {
     snapshot.pause = Pause::read([("disrupt.reason.Drifted", Some("true"))]).0;
     let told = removal_of(&snapshot, &[]).message;
     assert!(told.contains("; 2 are waiting: disruption is paused: disrupt.reason.Drifted"), "{told}");
-    // A PodDisruptionBudget that allows nothing now may be used by the node that is going.
-    snapshot.pause = Pause::default();
-    let budget = disruption_budget("guarded", 0);
-    snapshot.put_disruption_budget(budget.key.clone(), budget);
-    let (_, guarded) = running("general-c");
-    snapshot.put_pod(crate::fixtures::running("guarded", &Arc::new(shape("guarded", 500, 1)), &guarded));
-    let is_told =
-        |snapshot: &Snapshot| removal_of(snapshot, &[]).message.contains("pod default/guarded cannot be evicted");
-    assert!(!is_told(&snapshot));
-    snapshot.remove_claim(&ClaimName::new("general-d").unwrap());
-    assert!(is_told(&snapshot));
+    // Where both are kept, and nothing of the NodePool may go, both is said.
+    ["general-c", "general-d"].into_iter().for_each(|name| snapshot.remove_claim(&ClaimName::new(name).unwrap()));
+    let told = removal_of(&snapshot, &["general-b"]).message;
+    assert!(told.contains("left, of which 0 are going; disruption is paused: "), "{told}");
+    assert!(told.contains("; 2 stay: "), "{told}");
+    // The pod has ended.
+    snapshot.remove_pod(&stuck.key);
+    let told = removal_of(&snapshot, &["general-b"]).message;
+    assert!(told.contains("; 1 stays: node aks-general-a: "), "{told}");
     // One whose nodes are kept says nothing.
     deleted.deletion.keeps_nodes = true;
     snapshot.put_pool(name(), deleted);
     assert_eq!(status(&snapshot).conditions.get(ConditionType::NodesRemoved), None);
+}
+
+/// Between two nodes of a drain it allows nothing for a moment; and a node that is not ready may become so.
+#[test]
+fn only_what_lasts_is_told_as_keeping_nodes() {
+    let mut snapshot = cluster([NodePool { deletion: being_deleted(at(0)), ..pool("general") }]);
+    put(&mut snapshot, running("general-a"));
+    let (claim, mut node) = running("general-b");
+    node.ready = false;
+    put(&mut snapshot, (claim, node));
+    snapshot.put_pod(crate::fixtures::running("web", &Arc::new(shape("web", 500, 1)), &running("general-a").1));
+    let budget = disruption_budget("web", 0);
+    snapshot.put_disruption_budget(budget.key.clone(), budget.clone());
+    let told = removal_of(&snapshot, &[]);
+    assert_eq!(&*told.reason, "NodesLeft");
+    let wanted = "2 nodes are left, of which 0 are going; 2 are waiting: pod default/web cannot be evicted: \
+                  PodDisruptionBudget default/web allows no eviction now";
+    assert_eq!(&*told.message, wanted);
+    let never = PodDisruptionBudget { is_fully_blocking: true, ..budget };
+    snapshot.put_disruption_budget(never.key.clone(), never);
+    let told = removal_of(&snapshot, &[]);
+    assert_eq!(&*told.reason, "NodesKept");
+    assert!(told.message.contains("; 1 stays: node aks-general-a: pod default/web cannot be evicted: "), "{told:?}");
+}
+
+/// Those that somebody else has written, and that are not in use yet.
+#[test]
+fn nodes_that_nothing_takes_away_are_not_told_as_going() {
+    let mut snapshot = cluster([NodePool { deletion: being_deleted(at(0)), ..pool("general") }]);
+    let (mut foreign, node) = running("general-a");
+    (foreign.intent, foreign.spec.planned) = (None, Vec::new());
+    put(&mut snapshot, (foreign, node));
+    let (mut joining, node) = running("general-b");
+    (joining.status.registered, joining.status.initialized) = (Some(at(0)), None);
+    put(&mut snapshot, (joining, node));
+    assert_eq!(&*removal_of(&snapshot, &[]).message, "2 nodes are left, of which 0 are going");
 }
 
 /// The last version that could be read is the one by whose budgets its nodes go.
@@ -515,4 +553,19 @@ fn a_pool_that_cannot_be_read_is_deleted_by_its_last_version() {
     assert!(snapshot.pools().get(&name()).unwrap().deletion.takes_nodes());
     let told = condition(&snapshot, ConditionType::NodesRemoved);
     assert_eq!(&*told.message, "1 node is left, of which 0 are going");
+    // After a restart nothing is known of it.
+    let mut unknown = cluster([]);
+    put(&mut unknown, running("general-a"));
+    let invalid = InvalidPool::clone(snapshot.invalid_pools().get(&name()).unwrap());
+    unknown.put_invalid_pool(invalid);
+    let plan = decide(&unknown, &mut StatusMemory::default(), 0);
+    let reports = plan.commands.into_iter().filter_map(|planned| match planned.command {
+        Command::ReportPool(report) => report.status.conditions.get(ConditionType::NodesRemoved).cloned(),
+        _ => None,
+    });
+    let told = reports.collect::<Vec<_>>();
+    assert_eq!((told.len(), told[0].holds, &*told[0].reason), (1, false, "NodesLeft"));
+    let wanted = "1 node is left, of which none goes: the NodePool cannot be read, so its budgets are not known. Correct its \
+                  spec, or evict all pods with kubectl delete nodeclaims -l karpenter.sh/nodepool=general";
+    assert_eq!(&*told[0].message, wanted);
 }

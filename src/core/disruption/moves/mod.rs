@@ -31,9 +31,9 @@ use jiff::{SignedDuration, Timestamp};
 pub(super) use outdated::{Outdated, replace_outdated};
 pub(super) use progress::continue_moves;
 pub(super) use search::{Candidates, Search, consolidate, deletion_worth_from};
+pub use simulation::PodWithoutRoom;
 pub(super) use soft_taints::soft_taint_deleted_pools;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// A replacement that is not ready after this time has failed; the old nodes are kept.
 pub(super) const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
@@ -78,8 +78,8 @@ pub(super) struct MoveMemory {
 struct FailedAttempt {
     /// When that was last tried.
     at: Timestamp,
-    /// Which of its pods can be scheduled nowhere else, and why, for people.
-    why: Option<Arc<str>>,
+    /// Which of its pods can be scheduled nowhere else, if that was asked.
+    kept_by: Option<PodWithoutRoom>,
 }
 
 /// Nodes that others could replace together, by the names of their NodeClaims.
@@ -161,12 +161,9 @@ impl MoveMemory {
         self.irreplaceable.retain(|name, _| is_outdated(name));
     }
 
-    /// Nodes with pods that can be scheduled nowhere else, and which and why.
-    pub(super) fn irreplaceable(&self) -> BTreeMap<ClaimName, Arc<str>> {
-        self.irreplaceable
-            .iter()
-            .filter_map(|(name, tried)| Some((name.clone(), Arc::clone(tried.why.as_ref()?))))
-            .collect()
+    /// Nodes with pods that can be scheduled nowhere else.
+    pub(super) fn irreplaceable(&self) -> BTreeMap<ClaimName, PodWithoutRoom> {
+        self.irreplaceable.iter().filter_map(|(name, tried)| Some((name.clone(), tried.kept_by.clone()?))).collect()
     }
 
     /// What was found must be found again.

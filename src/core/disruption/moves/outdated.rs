@@ -125,8 +125,8 @@ impl Pass<'_, '_, '_> {
             }
             // What is only worth knowing where it holds up the deletion of a NodePool.
             let is_told = reason == DisruptionReason::NodePoolDeleted;
-            let why = is_told.then(|| self.simulation.why_not_without(candidate)).flatten();
-            let tried = FailedAttempt { at: self.search.now, why };
+            let kept_by = is_told.then(|| self.simulation.pod_without_room(candidate)).flatten();
+            let tried = FailedAttempt { at: self.search.now, kept_by };
             self.memory.irreplaceable.insert(candidate.claim.name.clone(), tried);
         }
         !begun.is_empty()

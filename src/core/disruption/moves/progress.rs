@@ -39,7 +39,7 @@ pub(in crate::disruption) fn continue_moves(
     for one in ended.iter().filter_map(|name| memory.moves.remove(name)) {
         // Where its replacement has failed, others take their turn first.
         let is_outdated = one.reason.is_outdated();
-        let failed = || FailedAttempt { at: now, why: None };
+        let failed = || FailedAttempt { at: now, kept_by: None };
         let tried = one.sources.iter().filter(|_| is_outdated).map(|source| (source.name.clone(), failed()));
         memory.irreplaceable.extend(tried);
         memory.failed.extend(one.sources.into_iter().map(|source| source.name));

@@ -94,7 +94,7 @@ fn what_can_be_scheduled_nowhere_else_keeps_its_node_and_is_told() {
     assert_eq!(world.all(900), Vec::<String>::new());
     let kept = world.memory.irreplaceable();
     assert_eq!(kept.len(), 2, "{kept:?}");
-    let why = &kept[&ClaimName::new("c00").unwrap()];
+    let why = &kept[&ClaimName::new("c00").unwrap()].to_string();
     assert!(why.starts_with("pod default/p0 can be scheduled nowhere else: "), "{why}");
     assert!(why.contains("it is being deleted"), "{why}");
     // It goes once there is another NodePool.
