@@ -174,7 +174,7 @@ impl TextAndJson for NodeReport<'_> {
         let mut line = |label: &str, text: &str| writeln!(out, "  {DIM}{label:<13}{DIM:#} {}", one_line(text));
         line("node", &self.node())?;
         if let Some(at) = self.pool_deleted_at {
-            line("NodePool", &format!("is being deleted since {at}; its nodes are taken away within budgets"))?;
+            line("NodePool", &format!("deletion requested at {at}; its nodes are taken away within budgets"))?;
         }
         for (i, text) in self.drifted().iter().enumerate() {
             line(if i == 0 { "drifted" } else { "" }, text)?;

@@ -151,7 +151,7 @@ fn that_its_node_pool_is_being_deleted_is_told_of_a_node_of_ours() {
     fs::write(&deleted, saved.to_string()).unwrap();
     let text = stdout(&explain("general-x2k9q", &deleted, &[]));
     for line in [
-        "  NodePool      is being deleted since 2026-08-03T07:00:00Z; its nodes are taken away within budgets",
+        "  NodePool      deletion requested at 2026-08-03T07:00:00Z; its nodes are taken away within budgets",
         "  consolidation never: its NodePool is being deleted",
         "  kept by       pod shop/web-0 cannot be evicted: PodDisruptionBudget shop/web allows no eviction now",
     ] {

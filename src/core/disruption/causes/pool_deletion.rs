@@ -11,14 +11,14 @@ use std::fmt;
 pub struct DeletedPool {
     /// The NodePool.
     pub pool: NodePoolName,
-    /// Since when it is being deleted.
+    /// When its deletion was requested.
     pub since: Timestamp,
 }
 
 impl fmt::Display for DeletedPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pool, since } = self;
-        write!(f, "NodePool {pool} is being deleted since {since:.0}")
+        write!(f, "the deletion of NodePool {pool}, requested at {since:.0}")
     }
 }
 
