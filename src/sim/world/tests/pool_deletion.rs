@@ -5,6 +5,7 @@ use super::drift::nodes as all_nodes;
 use super::*;
 use crate::cluster::Propagation;
 use crate::workload::BudgetLimit;
+use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::status::ConditionType;
 
@@ -90,6 +91,24 @@ fn a_deleted_pool_hands_its_pods_over_within_its_budget() {
         assert!(evictions <= 12, "{propagation:?}: {evictions} evictions of 10 pods");
         assert_eq!(nodes_of(&world, "new").len(), 10);
     }
+}
+
+/// Nothing but the order of the steps keeps the pods running here.
+#[test]
+fn a_node_goes_once_its_replacement_is_ready_also_without_a_pod_disruption_budget() {
+    let mut setup = world_with(6, &[small("new", 10)], &["old"], Propagation::Background);
+    setup.manifests.budgets.clear();
+    let mut world = World::new(catalog(), setup).unwrap();
+    let start = world.started_at();
+    for second in (DELETED * 60..180 * 60).step_by(5) {
+        world.run_until(start + SignedDuration::from_secs(second)).unwrap();
+        let of_old = |claim: &&Arc<Claim>| claim.spec.pool == Some(named("old")) && claim.deleting_at.is_none();
+        let left = world.cluster().state().claims().values().filter(of_old).count();
+        let ready = nodes_of(&world, "new").into_iter().filter(|node| node.ready).count();
+        assert!(left + ready >= PODS as usize, "{left} nodes are left, and {ready} new ones ready");
+    }
+    assert!(!has_pool(&world, "old"));
+    assert_eq!((nodes_of(&world, "old").len(), nodes_of(&world, "new").len()), (0, PODS as usize));
 }
 
 #[test]

@@ -3,10 +3,11 @@
 
 use super::{Disruptions, FOUR_CORES, STEP, deployment, node_class, pods, pool, stream};
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use napkeeper_tests::environment::Environment;
-use napkeeper_tests::environment::state::{claims, objects, running, scale};
+use napkeeper_tests::environment::state::{claims, nodes, objects, running, scale};
 use napkeeper_tests::wait::eventually;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -53,6 +54,16 @@ async fn of_pool(env: &Environment, pool: &str) -> Result<BTreeSet<String>> {
     Ok(claims(env).await?.iter().filter(is_of).map(ResourceExt::name_any).collect())
 }
 
+/// How many nodes of a NodePool are ready.
+async fn ready_nodes(env: &Environment, pool: &str) -> Result<usize> {
+    let is_ready = |node: &&Node| {
+        let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let is_of = node.labels().get("karpenter.sh/nodepool").is_some_and(|of| of == pool);
+        is_of && conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    };
+    Ok(nodes(env).await?.iter().filter(is_ready).count())
+}
+
 async fn pool_is_there(env: &Environment, pool: &str) -> Result<bool> {
     Ok(objects(env, "karpenter.sh", "v1", "NodePool").await?.iter().any(|one| one.name_any() == pool))
 }
@@ -61,7 +72,7 @@ async fn delete(env: &Environment, pool: &str, cascade: &str) -> Result<()> {
     env.plane.kubectl(&["delete", "nodepool", pool, "--wait=false", &format!("--cascade={cascade}")]).await.map(drop)
 }
 
-/// Deletes a NodePool, whose nodes go one by one, while all pods but one at most run.
+/// Deletes a NodePool, whose nodes go one by one, each once one of the next NodePool is ready, while all pods but one at most run.
 async fn handed_over(env: &Environment, from: &str, to: &str, cascade: &str) -> Result<()> {
     let before = of_pool(env, from).await?;
     ensure!(before.len() == PODS, "{from} has {before:?}");
@@ -71,6 +82,10 @@ async fn handed_over(env: &Environment, from: &str, to: &str, cascade: &str) -> 
     let condition = format!("end of NodePool {from}");
     let gone = eventually(&condition, STEP, async || {
         seen.look(env).await?;
+        let gone =
+            before.len() - of_pool(env, from).await?.iter().filter(|name| !seen.deleted.contains_key(*name)).count();
+        let ready = ready_nodes(env, to).await?;
+        ensure!(ready >= gone, "{cascade}: {gone} nodes were going while {ready} of {to} were ready");
         let running = pods(env, "app=web").await?;
         let running = running.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none() && is_running(pod)).count();
         fewest = fewest.min(running);
