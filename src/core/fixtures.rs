@@ -12,6 +12,7 @@ use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
 use crate::model::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool};
+use crate::model::cluster::status::PoolDeletion;
 use crate::model::cluster::volume::VolumeClaim;
 use crate::model::labels;
 use crate::model::names::{
@@ -138,10 +139,15 @@ pub(crate) fn pool(name: &str) -> NodePool {
             budgets: vec![Budget { nodes: BudgetNodes::Percent(100), reasons: None, window: None }],
         },
         replicas: None,
-        deleting_at: None,
+        deletion: PoolDeletion { has_finalizer: true, ..PoolDeletion::default() },
         generation: 1,
         status: Default::default(),
     }
+}
+
+/// How far the deletion of a NodePool is that was requested then, and waits for our finalizer.
+pub(crate) fn being_deleted(at: Timestamp) -> PoolDeletion {
+    PoolDeletion { requested_at: Some(at), has_finalizer: true, keeps_nodes: false }
 }
 
 /// A cluster without nodes: the class, its sizes and these pools.
@@ -312,6 +318,7 @@ pub(crate) fn claim(name: &str, pool: &NodePool, planned: Vec<PlannedOffering>) 
         created_at: start(),
         deleting_at: None,
         termination_at: None,
+        owned_by_pool: false,
         has_finalizer: true,
         spec: ClaimSpec {
             pool: Some(pool.name.clone()),

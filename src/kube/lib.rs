@@ -41,7 +41,7 @@ pub enum FieldManager {
     Provisioner,
     /// Status of NodeClaims.
     Lifecycle,
-    /// Status of NodePools.
+    /// Status of NodePools, and their finalizer.
     Pools,
     /// Conditions of AKSNodeClasses.
     Classes,

@@ -81,7 +81,7 @@ pub fn pool(name: &str) -> NodePool {
             budgets: vec![Budget { nodes: BudgetNodes::Percent(10), reasons: None, window: None }],
         },
         replicas: None,
-        deleting_at: None,
+        deletion: Default::default(),
         generation: 1,
         status: Default::default(),
     }

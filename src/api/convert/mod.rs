@@ -20,7 +20,7 @@ mod tests;
 pub use capacity_buffer::{Resolved, buffer_status, capacity_buffer};
 pub use karpenter::conditions::class_status;
 pub use karpenter::invalid::{WithoutSpec, invalid_class, invalid_pool};
-pub use karpenter::node_claim::{claim, claim_draft, claim_object};
+pub use karpenter::node_claim::{claim, claim_draft, claim_object, is_node_pool};
 pub use karpenter::node_claim_status::apply_claim_update;
 pub use karpenter::node_overlay::node_overlay;
 pub use karpenter::node_pool::{node_class, node_pool};

@@ -384,6 +384,7 @@ fn full_claim() -> Claim {
         created_at: at,
         deleting_at: Some(at),
         termination_at: None,
+        owned_by_pool: false,
         has_finalizer: true,
         spec: full_spec(pool, requests.clone(), offering.clone()),
         intent: Some(LaunchIntent {
@@ -597,4 +598,55 @@ fn an_invalid_pod_is_opaque_and_never_disrupted() {
     }
     let (pod, _) = read("/metadata/annotations", serde_json::json!({ "karpenter.sh/do-not-disrupt": "false" }));
     assert!(!pod.refuses_disruption(never));
+}
+
+#[test]
+fn the_finalizers_of_a_pool_say_how_far_its_deletion_is() {
+    let deletion = |metadata: serde_json::Value| {
+        let reference = serde_json::json!({ "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "c" });
+        let template = serde_json::json!({ "spec": { "nodeClassRef": reference, "requirements": [] } });
+        let mut object = serde_json::json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": "p", "uid": "u" },
+            "spec": { "template": template },
+        });
+        object["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        let valid = super::node_pool(&serde_json::from_value(object.clone()).unwrap()).unwrap().deletion;
+        let invalid = super::invalid_pool(&serde_json::from_value(object).unwrap(), "wrong").unwrap().deletion;
+        assert_eq!(valid, invalid);
+        (valid.requested_at.is_some(), valid.has_finalizer, valid.keeps_nodes)
+    };
+    let at = "2026-11-21T08:00:00Z";
+    for (metadata, expected) in [
+        (serde_json::json!({}), (false, false, false)),
+        (serde_json::json!({ "finalizers": ["a/b", "napkeeper.io/nodes"] }), (false, true, false)),
+        (serde_json::json!({ "deletionTimestamp": at, "finalizers": ["napkeeper.io/nodes"] }), (true, true, false)),
+        (serde_json::json!({ "deletionTimestamp": at, "finalizers": ["foregroundDeletion"] }), (true, false, false)),
+        (
+            serde_json::json!({ "deletionTimestamp": at, "finalizers": ["orphan", "napkeeper.io/nodes"] }),
+            (true, true, true),
+        ),
+        // Nobody has deleted it yet.
+        (serde_json::json!({ "finalizers": ["orphan"] }), (false, false, false)),
+    ] {
+        assert_eq!(deletion(metadata.clone()), expected, "{metadata}");
+    }
+}
+
+#[test]
+fn a_claim_knows_whether_a_pool_owns_it() {
+    let owned = |owners: serde_json::Value| {
+        let mut object = serde_json::to_value(super::claim_object(&full_claim()).unwrap()).unwrap();
+        object["metadata"]["ownerReferences"] = owners;
+        super::claim(&serde_json::from_value(object).unwrap()).unwrap().owned_by_pool
+    };
+    let owner = |version: &str, kind: &str| serde_json::json!([{ "apiVersion": version, "kind": kind, "name": "p", "uid": "u" }]);
+    for (version, kind, expected) in [
+        ("karpenter.sh/v1", "NodePool", true),
+        ("karpenter.sh/v1beta1", "NodePool", true),
+        ("karpenter.sh/v1", "Other", false),
+        ("example.com/v1", "NodePool", false),
+    ] {
+        assert_eq!(owned(owner(version, kind)), expected, "{version} {kind}");
+    }
+    assert!(!owned(serde_json::Value::Null));
 }

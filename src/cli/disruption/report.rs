@@ -81,7 +81,7 @@ impl<'s> DisruptionReport<'s> {
     fn write_move(&self, out: &mut dyn Write, number: usize, one: &NextMove) -> anyhow::Result<()> {
         let (earliest, reason, saving) = (earliest(one), reason(one), one.saving().to_string());
         let evictions = plural(one.evictions(), "pod");
-        writeln!(out, "{BOLD}{number:>3}{BOLD:#}  {earliest:<20}  {reason:<13}  {saving:>10}/h  {evictions}")?;
+        writeln!(out, "{BOLD}{number:>3}{BOLD:#}  {earliest:<20}  {reason:<15}  {saving:>10}/h  {evictions}")?;
         let mut line = |label: &str, text: &str| writeln!(out, "     {DIM}{label:<11}{DIM:#} {}", one_line(text));
         let names = one.sources.iter().map(|source| source.node.as_ref().map_or(source.claim.as_str(), |n| n.as_str()));
         line("nodes", &first_names(names, one.sources.len(), MOST))?;
@@ -151,7 +151,7 @@ impl TextAndJson for DisruptionReport<'_> {
             writeln!(out, "so many nodes that the search was ended: there may be more moves")?;
         }
         if !self.moves.is_empty() {
-            writeln!(out, "\n{DIM}  #  EARLIEST              REASON              SAVES  EVICTS{DIM:#}")?;
+            writeln!(out, "\n{DIM}  #  EARLIEST              REASON                SAVES  EVICTS{DIM:#}")?;
         }
         for (number, one) in &self.moves {
             self.write_move(out, *number, one)?;

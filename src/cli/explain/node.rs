@@ -72,6 +72,8 @@ fn find<'s>(name: &str, snapshot: &'s Snapshot, from: &str) -> anyhow::Result<&'
 struct NodeReport<'s> {
     claim: &'s Claim,
     pool: Option<&'s NodePool>,
+    /// Since when its NodePool is being deleted, and its nodes are taken away.
+    pool_deleted_at: Option<Timestamp>,
     /// How it differs now from what would be made.
     drift: Option<Drift>,
     /// From when on it is replaced because it expires, and when it does.
@@ -86,13 +88,19 @@ impl<'s> NodeReport<'s> {
         let pool = claim.spec.pool.as_ref().and_then(|name| snapshot.pools().get(name)).map(|pool| &**pool);
         let drift = pool.and_then(|pool| DriftDetector::new(pool, snapshot, now).drift_of(claim));
         let has_drifted = drift.is_some() || claim.status.drifted.is_some();
-        let reason = if has_drifted { DisruptionReason::Drifted } else { DisruptionReason::Underutilized };
+        let deletion = pool.map(|pool| pool.deletion).filter(|deletion| claim.is_ours() && deletion.takes_nodes());
+        let reason = match deletion {
+            Some(_) => DisruptionReason::NodePoolDeleted,
+            None if has_drifted => DisruptionReason::Drifted,
+            None => DisruptionReason::Underutilized,
+        };
         let loops = &ReplacementLoops::of(snapshot, now);
         let disruption = PossibleDisruption { reason, drift: drift.as_ref(), loops };
         let blockers = disruption_blockers(snapshot, claim, disruption, now);
         Self {
             claim,
             pool,
+            pool_deleted_at: deletion.and_then(|deletion| deletion.requested_at),
             drift,
             expiry: Expiry::replaced_from(claim, DEFAULT_EXPIRY_LEAD, now),
             blockers,
@@ -150,6 +158,9 @@ impl<'s> NodeReport<'s> {
     /// When it may be consolidated.
     fn consolidation(&self) -> Option<String> {
         let pool = self.pool?;
+        if self.pool_deleted_at.is_some() {
+            return Some("never: its NodePool is being deleted".to_owned());
+        }
         if pool.replicas.is_some() {
             return Some("never: its NodePool has a fixed number of nodes".to_owned());
         }
@@ -171,6 +182,9 @@ impl TextAndJson for NodeReport<'_> {
         writeln!(out, "{BOLD}{}{BOLD:#} {}", self.claim.name, self.state())?;
         let mut line = |label: &str, text: &str| writeln!(out, "  {DIM}{label:<13}{DIM:#} {}", one_line(text));
         line("node", &self.node())?;
+        if let Some(at) = self.pool_deleted_at {
+            line("NodePool", &format!("deletion requested at {at}; its nodes are taken away within budgets"))?;
+        }
         for (i, text) in self.drifted().iter().enumerate() {
             line(if i == 0 { "drifted" } else { "" }, text)?;
         }
@@ -209,6 +223,7 @@ impl TextAndJson for NodeReport<'_> {
             "createdAt": self.claim.created_at,
             "offering": offering.map(|offering| offering.key.to_string()),
             "price": offering.map(|offering| offering.price.nanos()),
+            "nodePoolDeletedAt": self.pool_deleted_at,
             "drifted": drifted,
             "expiresAt": self.expiry.map(|(_, expiry)| expiry.at),
             "replacedFrom": self.expiry.filter(|_| self.claim.is_ours()).map(|(from, _)| from),

@@ -179,7 +179,7 @@ impl Reporter {
         self.pause.report(snapshot, now);
         let mut problems = BTreeSet::new();
         self.report_launch_hold(memory.launch_check.hold.as_ref(), snapshot, &mut problems);
-        self.pools.report(memory, snapshot, &self.events);
+        self.pools.report(memory, snapshot, &self.events, now);
         self.report_blocked_drains(&memory.lifecycle.blocked_drains, snapshot, &mut problems);
         self.karpenter.iter_mut().for_each(|metrics| metrics.observe(snapshot));
         self.repairs.report(&memory.lifecycle.blocked_repairs, snapshot, &self.events);

@@ -1,20 +1,20 @@
-//! Reports NodePools whose nodes do not come up, or are replaced again and again.
+//! Reports NodePools whose nodes do not come up, or are replaced again and again, or hold up their deletion.
 
 use super::cluster_scoped;
+use jiff::Timestamp;
 use napkeeper_core::disruption::ReplacementLoop;
 use napkeeper_core::engine::decide::Memory;
 use napkeeper_core::model::cluster::replacement::RecurringCause;
 use napkeeper_core::model::names::NodePoolName;
 use napkeeper_core::snapshot::Snapshot;
+use napkeeper_core::status::{KeptBy, KeptNodes};
 use napkeeper_kube::Events;
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
 use napkeeper_serve::prometheus_client::registry::Registry;
 use std::collections::BTreeSet;
 
-/// The event about a loop of replacements.
-const LOOP: &str = "ReplacementLoop";
-
-/// Reports NodePools whose nodes do not come up, or are replaced again and again, each once while it lasts.
+/// Reports NodePools whose nodes do not come up, or are replaced again and again, or hold up their deletion, each once while it
+/// lasts.
 #[derive(Debug)]
 pub(super) struct PoolReporter {
     failing: Gauge,
@@ -29,6 +29,28 @@ enum Told {
     Failing(String),
     /// For which cause they are replaced again and again, and how often in a row: what else is said of it changes with time.
     Loop(RecurringCause, u32),
+    /// What keeps nodes although it is being deleted: which nodes these are changes with each that goes.
+    Kept(BTreeSet<KeptBy>),
+}
+
+impl Told {
+    /// The reason of its event.
+    fn event(&self) -> &'static str {
+        match self {
+            Self::Failing(_) => "LaunchesHeld",
+            Self::Loop(..) => "ReplacementLoop",
+            Self::Kept(_) => "NodesKept",
+        }
+    }
+
+    /// The text of its log line.
+    fn log_text(&self) -> &'static str {
+        match self {
+            Self::Failing(_) => "NodePool is held",
+            Self::Loop(..) => "nodes are replaced again and again",
+            Self::Kept(_) => "nodes hold up the deletion of the NodePool",
+        }
+    }
 }
 
 impl PoolReporter {
@@ -49,37 +71,40 @@ impl PoolReporter {
         self.reported.clear();
     }
 
-    pub(super) fn report(&mut self, memory: &Memory, snapshot: &Snapshot, events: &Events) {
+    pub(super) fn report(&mut self, memory: &Memory, snapshot: &Snapshot, events: &Events, now: Timestamp) {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let (failures, loops) = (&memory.lifecycle.pool_failures, &memory.status.loops);
+        let irreplaceable = &memory.status.irreplaceable;
+        let kept = snapshot.pools().values();
+        let kept = kept.filter_map(|pool| Some((&pool.name, KeptNodes::of(pool, snapshot, irreplaceable, now)?)));
         self.failing.set(count(failures.held().count()));
         self.loops.set(count(loops.iter().count()));
-        for (name, event, why) in self.news(failures.held(), loops.iter()) {
+        for (name, told, why) in self.news(failures.held(), loops.iter(), kept) {
             let Some(pool) = snapshot.pools().get(&name) else { continue };
-            match event {
-                LOOP => tracing::warn!(pool = %name, event, why, "nodes are replaced again and again"),
-                _ => tracing::warn!(pool = %name, event, why, "NodePool is held"),
-            }
+            let event = told.event();
+            tracing::warn!(pool = %name, event, why, "{}", told.log_text());
             let regarding = cluster_scoped(("karpenter.sh/v1", "NodePool"), name.as_str(), &pool.uid);
             events.publish(regarding, event, &why, true);
         }
     }
 
-    /// What has not been told yet of NodePools that are held and of loops: the NodePool, the event and its text.
+    /// What has not been told yet of NodePools that are held, of loops and of nodes that are kept, and its text.
     fn news<'f>(
         &mut self,
         held: impl Iterator<Item = (&'f NodePoolName, String)>,
         loops: impl Iterator<Item = (&'f NodePoolName, &'f ReplacementLoop)>,
-    ) -> Vec<(NodePoolName, &'static str, String)> {
-        let held = held.map(|(name, why)| (name, Told::Failing(why.clone()), "LaunchesHeld", why));
+        kept: impl Iterator<Item = (&'f NodePoolName, KeptNodes)>,
+    ) -> Vec<(NodePoolName, Told, String)> {
+        let held = held.map(|(name, why)| (name, Told::Failing(why.clone()), why));
         let loops =
-            loops.map(|(name, found)| (name, Told::Loop(found.cause.clone(), found.in_a_row), LOOP, found.to_string()));
+            loops.map(|(name, found)| (name, Told::Loop(found.cause.clone(), found.in_a_row), found.to_string()));
+        let kept = kept.map(|(name, kept)| (name, Told::Kept(kept.by), kept.message));
         let before = std::mem::take(&mut self.reported);
         let mut news = Vec::new();
-        for (name, told, event, why) in held.chain(loops) {
-            let key = (name.clone(), told);
+        for (name, told, why) in held.chain(loops).chain(kept) {
+            let key = (name.clone(), told.clone());
             if !before.contains(&key) {
-                news.push((name.clone(), event, why));
+                news.push((name.clone(), told, why));
             }
             self.reported.insert(key);
         }
@@ -105,7 +130,8 @@ mod tests {
         let fourth = ReplacementLoop { in_a_row: 4, ..third.clone() };
         let mut told = |found: &[&ReplacementLoop]| {
             let loops = found.iter().map(|found| (&name, *found));
-            reporter.news(std::iter::empty(), loops).into_iter().map(|(_, event, why)| (event, why)).collect::<Vec<_>>()
+            let news = reporter.news(std::iter::empty(), loops, std::iter::empty());
+            news.into_iter().map(|(_, told, why)| (told.event(), why)).collect::<Vec<_>>()
         };
         assert!(third.to_string().contains("NodeClaim general-a"), "which node waits");
         let event = |found: &ReplacementLoop| ("ReplacementLoop", found.to_string());
@@ -115,5 +141,26 @@ mod tests {
         assert_eq!(told(&[&fourth]), [event(&fourth)]);
         assert_eq!(told(&[]), []);
         assert_eq!(told(&[&fourth]), [event(&fourth)], "it has ended, and begun again");
+    }
+
+    #[test]
+    fn nodes_that_are_kept_are_told_once_for_what_keeps_them() {
+        let mut reporter = PoolReporter::new(&mut Registry::default());
+        let name = NodePoolName::new("general").unwrap();
+        let kept = |by: &[KeptBy], message: &str| {
+            let by = by.iter().copied().collect();
+            Some(KeptNodes { count: 1, by, message: message.to_owned() })
+        };
+        let mut told = |kept: Option<KeptNodes>| {
+            let kept = kept.into_iter().map(|kept| (&name, kept));
+            let news = reporter.news(std::iter::empty(), std::iter::empty(), kept);
+            news.into_iter().map(|(_, told, why)| (told.event(), told.log_text(), why)).collect::<Vec<_>>()
+        };
+        let event = |why: &str| ("NodesKept", "nodes hold up the deletion of the NodePool", why.to_owned());
+        assert_eq!(told(kept(&[KeptBy::Room], "2 stay")), [event("2 stay")]);
+        assert_eq!(told(kept(&[KeptBy::Room], "1 stays")), [], "one of them has gone");
+        assert_eq!(told(kept(&[KeptBy::Room, KeptBy::Pod], "2 stay")), [event("2 stay")]);
+        assert_eq!(told(None), []);
+        assert_eq!(told(kept(&[KeptBy::Room], "1 stays")), [event("1 stays")]);
     }
 }

@@ -80,7 +80,7 @@ impl PossibleDisruption<'_> {
                 let found = self.loops.get(&self.drift?.cause(pool).in_pool(&pool.name))?;
                 Some(found.clone()).filter(|found| found.waits)
             }
-            DisruptionReason::Empty | DisruptionReason::Expiring => None,
+            DisruptionReason::Empty | DisruptionReason::Expiring | DisruptionReason::NodePoolDeleted => None,
         }
     }
 }

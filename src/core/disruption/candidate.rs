@@ -96,7 +96,7 @@ pub(super) fn disruption_candidates<'a>(
 }
 
 /// Those of these nodes, to be replaced for one reason, that may be disrupted: empty ones first as in Karpenter, then those that
-/// drifted first, or expire first.
+/// drifted, expire, or whose NodePool is deleted first.
 pub(super) fn outdated_candidates<'a>(
     snapshot: &'a Snapshot,
     provision: &ProvisionMemory,
@@ -133,7 +133,7 @@ struct CandidateFilter<'a, 'p> {
     now: Timestamp,
 }
 
-/// An initialized node of a NodePool without a fixed number of nodes.
+/// An initialized node of a NodePool without a fixed number of nodes, or of one that is being deleted.
 #[derive(Clone, Copy)]
 struct StandingNode<'a> {
     claim: &'a Arc<Claim>,
@@ -160,7 +160,7 @@ impl<'a, 'p> CandidateFilter<'a, 'p> {
     }
 
     fn candidate(&self, claim: &'a Arc<Claim>, plan: &mut Plan) -> Option<Candidate<'a>> {
-        let standing = self.standing_node(claim)?;
+        let standing = self.standing_node(claim).filter(|standing| !standing.pool.deletion.takes_nodes())?;
         let after = standing.pool.disruption.consolidate_after?;
         let eligible_at = standing.quiet_since.saturating_add(after).ok()?;
         if eligible_at > self.now {
@@ -185,7 +185,10 @@ impl<'a, 'p> CandidateFilter<'a, 'p> {
             return None;
         }
         let node = snapshot.node_of(claim)?;
-        let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
+        let pool = snapshot.pools().get(claim.spec.pool.as_ref()?)?;
+        if pool.replicas.is_some() && !pool.deletion.takes_nodes() {
+            return None;
+        }
         let quiet_since = quiet_since(claim)?;
         let is_nominated = provision.is_nominated(&claim.name, Some(&node.name), *now);
         Some(StandingNode { claim, node, pool, quiet_since, is_nominated })
@@ -247,10 +250,11 @@ pub(super) fn eviction_cost<'p>(pods: impl IntoIterator<Item = &'p Arc<Pod>>) ->
     pods.into_iter().map(|pod| pod.eviction_cost().max(0)).sum()
 }
 
-/// True where pods that must not be disrupted or evicted do not keep a node: it has drifted, and its termination grace period
-/// will end its drain, as with Karpenter.
+/// True where pods that must not be disrupted or evicted do not keep a node: it has drifted, as with Karpenter, or its NodePool
+/// is being deleted, and its termination grace period will end its drain.
 pub(crate) fn passes_blockers(claim: &Claim, reason: DisruptionReason) -> bool {
-    reason == DisruptionReason::Drifted && claim.spec.termination_grace_period.is_some()
+    let is_passing = matches!(reason, DisruptionReason::Drifted | DisruptionReason::NodePoolDeleted);
+    is_passing && claim.spec.termination_grace_period.is_some()
 }
 
 /// True when nothing on a node forbids to disrupt it.

@@ -1,8 +1,9 @@
 //! Disruption: expiration, emptiness and consolidation.
 //!
 //! In this order: expired nodes (`expireAfter`, outside budgets as in Karpenter), empty nodes, those that expire soon, those
-//! that have drifted, and sets of nodes whose pods fit elsewhere or on cheaper nodes (`moves`). What is found for its price must
-//! hold for 15 s before it is acted on. While many nodes are not ready nothing is disrupted.
+//! whose NodePool is being deleted, those that have drifted, and sets of nodes whose pods fit elsewhere or on cheaper nodes
+//! (`moves`). What is found for its price must hold for 15 s before it is acted on. While many nodes are not ready nothing is
+//! disrupted.
 
 mod balanced;
 mod blockers;
@@ -12,6 +13,7 @@ mod candidate;
 mod causes;
 mod moves;
 mod outlook;
+mod pool_deletion;
 mod replacement_loops;
 
 use crate::lifecycle::NodeOutage;
@@ -30,11 +32,13 @@ pub use budget::{allowed_disruptions, is_active};
 pub(crate) use candidate::passes_blockers;
 pub use candidate::quiet_since;
 use candidate::{Candidate, disruption_candidates, outdated_candidates};
-pub use causes::{Drift, DriftDetector, DriftReason, Expiry, ReplacementCause};
-use causes::{delete_expired, expiring, record_drift};
+pub use causes::{DeletedPool, Drift, DriftDetector, DriftReason, Expiry, ReplacementCause};
+use causes::{delete_expired, expiring, of_deleted_pools, record_drift};
 use jiff::{SignedDuration, Timestamp};
-use moves::{MoveMemory, Outdated, Search, consolidate, continue_moves, replace_outdated};
+pub use moves::PodWithoutRoom;
+use moves::{MoveMemory, Outdated, Search, consolidate, continue_moves, replace_outdated, soft_taint_deleted_pools};
 pub use outlook::{NextMove, NodeOutlook, Obstacle, Outlook, OutlookInput, Source, outlook};
+pub use pool_deletion::reconcile_pool_deletions;
 pub use replacement_loops::{ReplacementLoop, ReplacementLoops};
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
@@ -67,6 +71,14 @@ pub struct DisruptionMemory {
     /// Sets of nodes that are disrupted together.
     moves: MoveMemory,
     offerings: OfferingsCache,
+}
+
+impl DisruptionMemory {
+    /// Nodes of deleted NodePools with pods that could be scheduled nowhere else when that was last tried.
+    #[must_use]
+    pub fn irreplaceable(&self) -> BTreeMap<ClaimName, PodWithoutRoom> {
+        self.moves.irreplaceable()
+    }
 }
 
 /// Decides which nodes to disrupt now.
@@ -169,6 +181,7 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
         buffer_capacity: &buffer_capacity,
         balanced_pools: &balanced_pools,
     };
+    soft_taint_deleted_pools(snapshot, now, plan);
     if !replace_all_outdated(&search, &mut memory.moves, &mut budgets, plan) {
         let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used };
         consolidate(&search, nodes, &mut memory.moves, &mut budgets, plan);
@@ -177,8 +190,8 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     memory.offerings = cache.take();
 }
 
-/// Begins to replace nodes that expire soon, which have a deadline, or else drifted ones. True if there are any: what is left of
-/// the cluster is seen in the next pass.
+/// Begins to replace nodes that expire soon, which have a deadline, or else those of deleted NodePools, or drifted ones. True if
+/// there are any: what is left of the cluster is seen in the next pass.
 fn replace_all_outdated(
     search: &Search<'_>,
     memory: &mut MoveMemory,
@@ -189,12 +202,21 @@ fn replace_all_outdated(
     let windows = &search.settings.maintenance_windows;
     let mut drifted = record_drift(snapshot, windows, now, plan);
     drifted.retain(|_, drift| drift.maintenance_hold(windows, now).is_none());
-    let expiring = expiring(snapshot, search.settings, now, plan);
-    memory.retain_irreplaceable(|name| drifted.contains_key(name) || expiring.contains_key(name));
+    let mut expiring = expiring(snapshot, search.settings, now, plan);
+    let deleted = of_deleted_pools(snapshot);
+    drifted.retain(|name, _| !deleted.contains_key(name));
+    expiring.retain(|name, _| !deleted.contains_key(name));
+    memory.retain_irreplaceable(|name| {
+        drifted.contains_key(name) || expiring.contains_key(name) || deleted.contains_key(name)
+    });
     let expiring = expiring.into_iter().map(|(name, expiry)| (name, ReplacementCause::Expiry(expiry))).collect();
+    let deleted = deleted.into_iter().map(|(name, pool)| (name, ReplacementCause::PoolDeleted(pool))).collect();
     let drifted = drifted.into_iter().map(|(name, drift)| (name, ReplacementCause::Drift(drift))).collect();
-    let causes: [(DisruptionReason, BTreeMap<ClaimName, ReplacementCause>); 2] =
-        [(DisruptionReason::Expiring, expiring), (DisruptionReason::Drifted, drifted)];
+    let causes: [(DisruptionReason, BTreeMap<ClaimName, ReplacementCause>); 3] = [
+        (DisruptionReason::Expiring, expiring),
+        (DisruptionReason::NodePoolDeleted, deleted),
+        (DisruptionReason::Drifted, drifted),
+    ];
     causes.into_iter().filter(|(_, causes)| !causes.is_empty()).any(|(reason, causes)| {
         let candidates = outdated_candidates(snapshot, search.provision, &causes, now);
         let leaving = nodes_deleted_by(snapshot, plan);

@@ -12,13 +12,13 @@ use crate::catalog::live::{InfrastructureFacts, Quota};
 use crate::catalog::{
     InstanceTypeOptions, InstanceTypes, RegionCatalog, ReservedZones, SizeFacts, instance_types, with_reserved,
 };
-use crate::disruption::DisruptionMemory;
+use crate::disruption::{DisruptionMemory, PodWithoutRoom};
 use crate::history::OwnDeletions;
 use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::node_base::NodeBase;
 use crate::model::cluster::pool::NodeClass;
 use crate::model::errors::EffectError;
-use crate::model::names::{NodeClassName, ObjectKey, VmSize};
+use crate::model::names::{ClaimName, NodeClassName, ObjectKey, VmSize};
 use crate::model::settings::{DisruptionScope, Settings};
 use crate::plan::{CommandReport, Effect, PlannedCommand, Reply, disruption_scope};
 use crate::snapshot::delta::{Delta, apply_delta};
@@ -54,6 +54,8 @@ pub struct Controller {
     executor: Executor,
     running_commands: BTreeMap<CommandKey, PlannedCommand>,
     own_deletions: OwnDeletions,
+    /// What holds up the deletion of NodePools, as the last decision on disruption has found.
+    irreplaceable: BTreeMap<ClaimName, PodWithoutRoom>,
     instance_types: BTreeMap<NodeClassName, CachedInstanceTypes>,
     wakes: BTreeMap<DecisionKind, Timestamp>,
     /// The decisions that are open: their memory is with them.
@@ -245,6 +247,7 @@ impl Controller {
             DecisionKind::Reconciliation => {
                 let mut own = std::mem::take(&mut self.memory);
                 own.history.own_deletions.clone_from(&self.own_deletions);
+                own.status.irreplaceable.clone_from(&self.irreplaceable);
                 DeciderMemory::Reconciliation(Box::new(own))
             }
             DecisionKind::Disruption => {
@@ -273,7 +276,14 @@ impl Controller {
                     self.record_report(&report, rules);
                 }
             }
-            DeciderMemory::Disruption(memory) => self.disruption = memory.0,
+            DeciderMemory::Disruption(memory) => {
+                self.disruption = memory.0;
+                let irreplaceable = self.disruption.irreplaceable();
+                if self.irreplaceable != irreplaceable {
+                    self.irreplaceable = irreplaceable;
+                    self.wake_kind_at(DecisionKind::Reconciliation, now);
+                }
+            }
         }
         if let Some(at) = answer.plan.next {
             self.wake_kind_at(kind, at.max(now + MIN_WAKE_INTERVAL));

@@ -4,17 +4,18 @@
 //! from the others, which decide at once.
 
 use crate::catalog::SizeFacts;
+use crate::disruption::reconcile_pool_deletions;
 use crate::history::{HistoryMemory, record_removals};
 use crate::lifecycle::{LaunchCheck, LifecycleMemory, lifecycle};
-use crate::model::names::VmSize;
+use crate::model::names::{NodePoolName, VmSize};
 use crate::model::settings::{ControllerMode, Settings};
 use crate::orphans::{SweepMemory, sweep};
 use crate::plan::{CommandReport, Plan};
 use crate::provisioning::{ProvisionMemory, provision};
 use crate::scheduling::OverlayMemory;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{CommandKey, Snapshot};
 use crate::static_capacity::{StaticCapacityMemory, reconcile_static_capacity};
-use crate::status::{StatusMemory, report_status};
+use crate::status::{StatusMemory, WriteTimes, report_status};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub struct Memory {
     pub sweep: SweepMemory,
     /// Of the statuses of NodePools and AKSNodeClasses.
     pub status: StatusMemory,
+    /// When finalizers of NodePools were last written, and by which command. If lost, one may be written once too often.
+    pool_writes: WriteTimes<NodePoolName, &'static str>,
     /// Of the removals of nodes.
     pub history: HistoryMemory,
 }
@@ -67,7 +70,11 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now
         memory.overlays.refresh(snapshot);
     }
     let mut plan = lifecycle(snapshot, &mut memory.lifecycle, settings, now);
-    plan.extend(report_status(snapshot, &memory.lifecycle.pool_failures, &mut memory.status, settings, now));
+    let statuses = report_status(snapshot, &memory.lifecycle.pool_failures, &mut memory.status, settings, now);
+    // One object is written once at a time: the status first, as a finalizer whose write is refused is tried for ever.
+    let seen = (!statuses.commands.is_empty()).then(|| with_in_progress(snapshot, &statuses));
+    plan.extend(statuses);
+    plan.extend(pool_deletions(seen.as_ref().unwrap_or(snapshot), &mut memory.pool_writes, settings, now));
     plan.extend(record_removals(snapshot, &mut memory.history, settings, now));
     let static_capacity_plan =
         reconcile_static_capacity(snapshot, &mut memory.static_capacity, &memory.provision, settings, now, seed);
@@ -77,6 +84,29 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now
     plan.extend(static_capacity_plan);
     plan.extend(provision(snapshot, &mut memory.provision, settings, now, seed));
     plan.extend(sweep(snapshot, &mut memory.sweep, settings, now));
+    plan
+}
+
+/// What deletions of NodePools need. A write to a NodePool that has changed nothing is repeated less often each time: the right
+/// to it may be missing.
+fn pool_deletions(
+    snapshot: &Snapshot,
+    writes: &mut WriteTimes<NodePoolName, &'static str>,
+    settings: &Settings,
+    now: Timestamp,
+) -> Plan {
+    let mut plan = reconcile_pool_deletions(snapshot, settings, now);
+    writes.retain(|name| snapshot.pools().get(name).is_some() || snapshot.invalid_pools().get(name).is_some());
+    for planned in std::mem::take(&mut plan.commands) {
+        let begun = match planned.command.key() {
+            CommandKey::Pool(pool) => writes.begin(&pool, planned.command.name(), true, now),
+            _ => Ok(()),
+        };
+        match begun {
+            Ok(()) => plan.commands.push(planned),
+            Err(due) => plan.wake_at(due),
+        }
+    }
     plan
 }
 
@@ -91,9 +121,11 @@ fn with_in_progress(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
 mod tests {
     use super::*;
     use crate::catalog::CapacityType::Spot;
-    use crate::fixtures::{at, claim, cluster, intent, offering, pool, settings, start};
+    use crate::fixtures::{at, claim, cluster, intent, managed, offering, pool, put, settings, start};
     use crate::model::azure::cloud::ResourceKind;
     use crate::model::cluster::claim::Claim;
+    use crate::model::cluster::pool::NodePool;
+    use crate::model::cluster::status::PoolDeletion;
     use crate::plan::{Command, LaunchReport, TerminationReport};
 
     /// Decides with NodeClaims whose launches have begun; without what is told of NodePools and AKSNodeClasses.
@@ -145,5 +177,33 @@ mod tests {
         };
         assert_eq!(decide_after(true), ["launch"]);
         assert_eq!(decide_after(false), ["delete_claim"]);
+    }
+
+    /// As without the right to patch NodePools.
+    #[test]
+    fn a_finalizer_that_is_refused_does_not_keep_the_status_from_being_written() {
+        let mut snapshot = cluster([NodePool { deletion: PoolDeletion::default(), ..pool("general") }]);
+        let mut memory = Memory::default();
+        let (mut holds, mut reports) = (0, Vec::new());
+        for second in (0..3600).step_by(5) {
+            if second == 1800 {
+                put(&mut snapshot, managed("general-a", &pool("general"), offering("Standard_D2s_v5", 1, Spot)));
+            }
+            for planned in decide(&snapshot, &mut memory, &settings(), at(second), 7).commands {
+                match planned.command {
+                    Command::HoldPool { .. } => holds += 1,
+                    Command::ReportPool(report) => {
+                        let known = snapshot.pools().get(&report.pool).unwrap();
+                        let pool = NodePool { status: report.status, ..NodePool::clone(known) };
+                        reports.push((second, pool.status.nodes));
+                        snapshot.put_pool(report.pool, pool);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(reports.first(), Some(&(0, Some(0))));
+        assert!(reports.contains(&(1800, Some(1))), "{reports:?}");
+        assert!((5..20).contains(&holds), "{holds} attempts in an hour");
     }
 }

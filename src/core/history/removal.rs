@@ -66,7 +66,10 @@ fn reason(claim: &Claim, own: Option<&OwnDeletion>) -> Arc<str> {
     let marked = marked.or_else(|| claim.status.disrupted.map(DisruptionReason::as_str));
     match (marked, own) {
         (Some(marked), _) => Arc::from(marked),
-        (None, Some(own)) => Arc::from(camel_case(own.category)),
+        (None, Some(own)) => match DisruptionReason::of_category(own.category) {
+            Some(reason) => Arc::from(reason.as_str()),
+            None => Arc::from(camel_case(own.category)),
+        },
         (None, None) => Arc::from(DELETED),
     }
 }

@@ -111,6 +111,7 @@ fn who_removed_a_node_is_told_as_far_as_it_is_known() {
     for (mut memory, forced, by, reason) in [
         (ours("empty"), None, RemovedBy::Napkeeper, "Empty"),
         (ours("scaled_down"), None, RemovedBy::Napkeeper, "ScaledDown"),
+        (ours("nodepool_deleted"), None, RemovedBy::Napkeeper, "NodePoolDeleted"),
         (unanswered, None, RemovedBy::Napkeeper, "Empty"),
         (refused, None, RemovedBy::Other, "Deleted"),
         (ours("node_deleted"), None, RemovedBy::Other, "NodeDeleted"),

@@ -175,6 +175,11 @@ pub const MADE_FROM: &str = "napkeeper.io/made-from";
 pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 /// Finalizer on NodeClaims and Nodes.
 pub const FINALIZER: &str = "karpenter.sh/termination";
+/// Finalizer on NodePools: until their nodes are gone.
+pub const POOL_FINALIZER: &str = "napkeeper.io/nodes";
+/// Finalizer of an object that is being deleted with `--cascade=orphan`: what it owns is kept
+/// (`metav1.FinalizerOrphanDependents`).
+pub const ORPHAN_FINALIZER: &str = "orphan";
 
 /// Azure tag: the cluster that owns a resource (Karpenter's key).
 pub const TAG_KARPENTER_CLUSTER: &str = "karpenter.azure.com_cluster";

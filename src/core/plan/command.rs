@@ -4,8 +4,8 @@
 //! time and turns it into effects by its script.
 
 use super::cloud_request::CloudRequest;
-use super::effect::{ClaimDraft, ClaimUpdate, Effect, NodeUpdate, RecordChange, SecurityProfile, SweepReport};
-use super::status_report::{ClassReport, NodeRecordChange, PoolReport};
+use super::effect::{ClaimDraft, ClaimUpdate, Effect, NodeUpdate, RecordChange, SecurityProfile};
+use super::status_report::{ClassReport, NodeRecordChange, PoolRelease, PoolReport, SweepReport};
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
 use crate::model::azure::naming::ResourceIds;
 use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering, TerminationConditions};
@@ -115,6 +115,20 @@ pub enum Command {
     },
     /// Write an OrphanSweep's status.
     ReportSweep(Box<SweepReport>),
+    /// Put our finalizer on a NodePool.
+    HoldPool {
+        /// The NodePool.
+        pool: NodePoolName,
+        /// Its UID.
+        uid: Uid,
+    },
+    /// Take our finalizer off a NodePool that is being deleted.
+    ReleasePool(Box<PoolRelease>),
+    /// Remove NodePools from the owners of a NodeClaim.
+    DisownClaim {
+        /// The claim.
+        claim: ClaimRef,
+    },
     /// Write a NodePool's status.
     ReportPool(Box<PoolReport>),
     /// Write an AKSNodeClass's status.
@@ -298,6 +312,9 @@ impl Command {
             Self::Mark { .. } => "mark",
             Self::Unmark { .. } => "unmark",
             Self::ReportSweep(_) => "report_sweep",
+            Self::HoldPool { .. } => "hold_pool",
+            Self::ReleasePool(_) => "release_pool",
+            Self::DisownClaim { .. } => "disown_claim",
             Self::ReportPool(_) => "report_pool",
             Self::ReportClass(_) => "report_class",
             Self::RecordRemovals(_) => "record_removals",
@@ -319,6 +336,7 @@ impl Command {
             Self::UpdateClaim { claim, .. }
             | Self::InstallBillingExtension { claim, .. }
             | Self::DeleteClaim { claim, .. }
+            | Self::DisownClaim { claim }
             | Self::RemoveFinalizer { claim } => CommandKey::Claim(claim.name.clone()),
             Self::CheckVm(check) => CommandKey::Claim(check.claim.name.clone()),
             Self::Terminate(terminate) => CommandKey::Claim(terminate.claim.name.clone()),
@@ -331,6 +349,8 @@ impl Command {
             Self::SweepDelete(delete) => CommandKey::Resource(delete.resource.id.clone()),
             Self::Mark { resource, .. } | Self::Unmark { resource } => CommandKey::Resource(resource.id.clone()),
             Self::ReportSweep(report) => CommandKey::Sweep(report.sweep.clone()),
+            Self::HoldPool { pool, .. } => CommandKey::Pool(pool.clone()),
+            Self::ReleasePool(release) => CommandKey::Pool(release.pool.clone()),
             Self::ReportPool(report) => CommandKey::Pool(report.pool.clone()),
             Self::ReportClass(report) => CommandKey::Class(report.class.clone()),
             Self::RecordRemovals(change) => CommandKey::NodeRecord(change.shard),

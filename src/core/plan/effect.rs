@@ -3,11 +3,10 @@
 //! An effect is one request to Kubernetes or to Azure. A crash can happen before or after each of them, never within.
 
 use super::cloud_request::CloudRequest;
-use super::status_report::{ClassReport, NodeRecordChange, PoolReport};
+use super::status_report::{ClassReport, NodeRecordChange, PoolRelease, PoolReport, SweepReport};
 use crate::catalog::{OfferingKey, OsDiskStorage};
-use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
-use crate::model::azure::cloud::{CloudResource, PowerState, ResourceKind, Tags};
+use crate::model::azure::cloud::{CloudResource, PowerState, Tags};
 use crate::model::azure::inventory::Inventory;
 use crate::model::azure::related::RelatedResource;
 use crate::model::cluster::claim::{
@@ -18,13 +17,10 @@ use crate::model::cluster::pod::{Labels, Pod, Taint};
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::cluster::volume::Volume;
 use crate::model::errors::OperationId;
-use crate::model::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName, ProviderId, Uid};
-use crate::model::orphans::finding::{Classification, Finding};
+use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Uid};
 use crate::model::orphans::record::{BreakerTrip, DeletionRecord, Sighting, VolumeRecord};
-use crate::model::orphans::report::{Discrepancy, ReportOnlyFinding, SweepStatusSummary};
 use crate::model::settings::PauseSwitch;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One request to Kubernetes or to Azure.
@@ -67,6 +63,14 @@ pub enum ClusterWrite {
     WriteRecords(Box<RecordChange>),
     /// Write an OrphanSweep's status.
     ReportSweep(Box<SweepReport>),
+    /// Put our finalizer on a NodePool. Fails with `Conflict` if it has been created anew, with `NotFound` if it is being
+    /// deleted.
+    HoldPool(NodePoolName, Uid),
+    /// Take our finalizer off a NodePool that is being deleted. Fails with `Conflict` while a NodeClaim of it exists, unless
+    /// its nodes are to be kept.
+    ReleasePool(Box<PoolRelease>),
+    /// Remove NodePools from the owners of a NodeClaim.
+    DisownClaim(ClaimRef),
     /// Write a NodePool's status. Fails with `Conflict` if it has been created anew or its spec has changed.
     ReportPool(Box<PoolReport>),
     /// Write an AKSNodeClass's status; likewise.
@@ -298,38 +302,6 @@ pub struct RecordChange {
     pub inventory_at: Option<Timestamp>,
 }
 
-/// How much there is of one kind and classification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ResourceTotal {
-    /// How many resources.
-    pub resources: u32,
-    /// Their total price.
-    pub price: HourlyPrice,
-    /// Addresses of the subnet that they hold together.
-    pub addresses: u32,
-}
-
-/// The status of an OrphanSweep.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SweepReport {
-    /// The sweep.
-    pub sweep: ObjectName,
-    /// When the inventory was complete.
-    pub observed_at: Timestamp,
-    /// Findings, most expensive first, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. What is in use is only counted.
-    pub findings: Vec<Finding>,
-    /// How much there is of each kind and classification.
-    pub totals: BTreeMap<(ResourceKind, Classification), ResourceTotal>,
-    /// Unused public IPs and frontends, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. They are never deleted.
-    pub report_only: Vec<ReportOnlyFinding>,
-    /// Discrepancies of NodeClaims, Nodes and AKS Machines; as many at most.
-    pub discrepancies: Vec<Discrepancy>,
-    /// Why the sweep is halted, if it is.
-    pub halted: Option<Arc<str>>,
-    /// Next steps, and other information for people.
-    pub summary: SweepStatusSummary,
-}
-
 impl Effect {
     /// Its name in logs and metrics.
     #[must_use]
@@ -390,6 +362,9 @@ impl ClusterWrite {
             Self::RecordDeadline(..) => "record_deadline",
             Self::WriteRecords(_) => "record",
             Self::ReportSweep(_) => "report_sweep",
+            Self::HoldPool(..) => "hold_pool",
+            Self::ReleasePool(_) => "release_pool",
+            Self::DisownClaim(_) => "disown_claim",
             Self::ReportPool(_) => "report_pool",
             Self::ReportClass(_) => "report_class",
             Self::RecordRemovals(_) => "record_removals",

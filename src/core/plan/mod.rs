@@ -22,13 +22,13 @@ pub use command::{
 };
 pub use effect::{
     ClaimDraft, ClaimUpdate, ClusterRead, ClusterWrite, Effect, KubeletSpec, NicSpec, NodeUpdate, RecordChange, Reply,
-    ResourceTotal, SecurityProfile, SweepReport, VmSpec,
+    SecurityProfile, VmSpec,
 };
 use jiff::Timestamp;
 pub use pause::{disruption_scope, is_paused, scope_of_pod};
 pub use preconditions::Preconditions;
 pub use script::{CommandReport, EffectSequence, EvictionReport, LaunchReport, Script, Step, TerminationReport};
-pub use status_report::{ClassReport, NodeRecordChange, PoolReport};
+pub use status_report::{ClassReport, NodeRecordChange, PoolRelease, PoolReport, ResourceTotal, SweepReport};
 use std::sync::Arc;
 
 /// What to do now, why, and when to decide again.

@@ -20,9 +20,7 @@ pub fn disruption_scope(key: &CommandKey, command: Option<&Command>, snapshot: &
         _ => return DisruptionScope::default(),
     };
     let reason = match command {
-        Some(Command::DeleteClaim { category, .. }) => {
-            DisruptionReason::ALL.into_iter().find(|reason| reason.category() == *category)
-        }
+        Some(Command::DeleteClaim { category, .. }) => DisruptionReason::of_category(category),
         _ => None,
     };
     let pool = snapshot.claims().get(name).and_then(|claim| claim.spec.pool.clone());

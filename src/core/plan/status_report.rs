@@ -1,8 +1,15 @@
-//! Statuses of NodePools and AKSNodeClasses, and entries of NodeRecords, to be written.
+//! Statuses of NodePools, AKSNodeClasses and OrphanSweeps, and entries of NodeRecords, to be written.
 
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::azure::cloud::ResourceKind;
 use crate::model::cluster::node_record::{NodeRecordShard, NodeRemoval};
 use crate::model::cluster::status::{Conditions, PoolStatus};
-use crate::model::names::{NodeClassName, NodePoolName, Uid};
+use crate::model::names::{NodeClassName, NodePoolName, ObjectName, Uid};
+use crate::model::orphans::finding::{Classification, Finding};
+use crate::model::orphans::report::{Discrepancy, ReportOnlyFinding, SweepStatusSummary};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The status of a NodePool, as far as it is ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +20,17 @@ pub struct PoolReport {
     pub uid: Uid,
     /// All of it that is to be ours.
     pub status: PoolStatus,
+}
+
+/// A NodePool whose deletion does not wait for us any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolRelease {
+    /// The NodePool.
+    pub pool: NodePoolName,
+    /// Its UID.
+    pub uid: Uid,
+    /// Its nodes are to be kept.
+    pub keeps_nodes: bool,
 }
 
 /// The conditions of an AKSNodeClass that are ours.
@@ -33,4 +51,36 @@ pub struct NodeRecordChange {
     pub shard: NodeRecordShard,
     /// Entries that are new, or have ended. That there are others already, or these, changes nothing about it.
     pub removals: Vec<NodeRemoval>,
+}
+
+/// How much there is of one kind and classification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ResourceTotal {
+    /// How many resources.
+    pub resources: u32,
+    /// Their total price.
+    pub price: HourlyPrice,
+    /// Addresses of the subnet that they hold together.
+    pub addresses: u32,
+}
+
+/// The status of an OrphanSweep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SweepReport {
+    /// The sweep.
+    pub sweep: ObjectName,
+    /// When the inventory was complete.
+    pub observed_at: Timestamp,
+    /// Findings, most expensive first, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. What is in use is only counted.
+    pub findings: Vec<Finding>,
+    /// How much there is of each kind and classification.
+    pub totals: BTreeMap<(ResourceKind, Classification), ResourceTotal>,
+    /// Unused public IPs and frontends, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. They are never deleted.
+    pub report_only: Vec<ReportOnlyFinding>,
+    /// Discrepancies of NodeClaims, Nodes and AKS Machines; as many at most.
+    pub discrepancies: Vec<Discrepancy>,
+    /// Why the sweep is halted, if it is.
+    pub halted: Option<Arc<str>>,
+    /// Next steps, and other information for people.
+    pub summary: SweepStatusSummary,
 }

@@ -38,7 +38,6 @@ use crate::model::names::{
 use crate::model::orphans::record::OrphanRecords;
 use crate::model::orphans::sweep::{Sweep, UnreadableSweeps};
 use crate::model::settings::{Pause, PauseSwitch};
-use crate::model::support::hash::fnv1a;
 use crate::snapshot::spread_defaults::SchedulerProfiles;
 pub use command_key::CommandKey;
 pub use index::{NodeUsage, PendingShapes, ShapeCount};
@@ -155,31 +154,6 @@ impl Snapshot {
     #[must_use]
     pub fn holds_launches(&self, now: Timestamp) -> bool {
         self.pause.blocks(PauseSwitch::Launch, now) || self.launch_hold.is_some()
-    }
-
-    /// Why a NodePool launches nothing after nodes of it did not come up, if it does not.
-    #[must_use]
-    pub fn pool_hold(&self, pool: &NodePoolName) -> Option<&Arc<str>> {
-        match self.pool_holds.get(pool)? {
-            PoolHold::Held { reason } => Some(reason),
-            PoolHold::OneNode => None,
-        }
-    }
-
-    /// A hash of which NodePools are held, and how.
-    #[must_use]
-    pub(crate) fn pool_holds_hash(&self) -> u64 {
-        let hold = |(pool, hold): (&NodePoolName, &PoolHold)| {
-            let may_try = u8::from(*hold == PoolHold::OneNode);
-            pool.as_str().bytes().chain([0, may_try]).collect::<Vec<u8>>()
-        };
-        fnv1a(self.pool_holds.iter().flat_map(hold))
-    }
-
-    /// True when a NodePool may launch only one node, to see whether it comes up.
-    #[must_use]
-    pub fn tries_one_node(&self, pool: &NodePoolName) -> bool {
-        self.pool_holds.get(pool) == Some(&PoolHold::OneNode)
     }
 
     /// Grows with every change that affects the needs of pods: volumes and their classes, namespaces, and the sources

@@ -2,11 +2,14 @@
 
 use super::Snapshot;
 use super::table::Table;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::launch_hold::PoolHold;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pool::{NodeClass, NodePool};
-use crate::model::cluster::status::{InvalidClass, InvalidPool};
+use crate::model::cluster::status::{InvalidClass, InvalidPool, PoolDeletion};
 use crate::model::labels::NODEPOOL;
-use crate::model::names::{NodeClassName, NodePoolName};
+use crate::model::names::{NodeClassName, NodePoolName, Uid};
+use crate::model::support::hash::fnv1a;
 use std::sync::Arc;
 
 impl Snapshot {
@@ -24,7 +27,11 @@ impl Snapshot {
 
     /// Adds or replaces a NodePool. If only its status is another, what is computed from the NodePools stays.
     pub fn put_pool(&mut self, name: NodePoolName, pool: impl Into<Arc<NodePool>>) {
-        let pool = pool.into();
+        let mut pool = pool.into();
+        let deletion = self.deletion_of(&name, &pool.uid, pool.deletion);
+        if pool.deletion != deletion {
+            Arc::make_mut(&mut pool).deletion = deletion;
+        }
         self.invalid_pools.remove(&name);
         if self.pools.get(&name).is_some_and(|known| known.has_spec_of(&pool)) {
             self.pools.put_status(&name, pool);
@@ -46,10 +53,39 @@ impl Snapshot {
         self.claim_of(node).map_or_else(of_label, |claim| claim.spec.pool.clone())
     }
 
-    /// Adds or replaces a NodePool that cannot be read. The last version that could be stays in use.
+    /// Adds or replaces a NodePool that cannot be read. The last version that could be stays in use, but for how far its
+    /// deletion is.
     pub fn put_invalid_pool(&mut self, pool: impl Into<Arc<InvalidPool>>) {
-        let pool = pool.into();
+        let mut pool = pool.into();
+        let deletion = self.deletion_of(&pool.name, &pool.uid, pool.deletion);
+        if pool.deletion != deletion {
+            Arc::make_mut(&mut pool).deletion = deletion;
+        }
+        if let Some(known) = self.pools.get(&pool.name).filter(|known| known.deletion != deletion).cloned() {
+            self.pools.put(pool.name.clone(), Arc::new(NodePool { deletion, ..NodePool::clone(&known) }));
+        }
         self.invalid_pools.put(pool.name.clone(), pool);
+    }
+
+    /// How far the deletion of a NodePool is, with what is known of it from before.
+    fn deletion_of(&self, name: &NodePoolName, uid: &Uid, now: PoolDeletion) -> PoolDeletion {
+        let valid = self.pools.get(name).map(|pool| (&pool.uid, pool.deletion));
+        let invalid = self.invalid_pools.get(name).map(|pool| (&pool.uid, pool.deletion));
+        let known = valid.into_iter().chain(invalid).filter(|(known, _)| *known == uid);
+        known.fold(now, |now, (_, earlier)| now.after(earlier))
+    }
+
+    /// The NodePool of a NodeClaim, if its deletion takes the nodes away.
+    #[must_use]
+    pub fn deleted_pool_of(&self, claim: &Claim) -> Option<&Arc<NodePool>> {
+        self.pools.get(claim.spec.pool.as_ref()?).filter(|pool| pool.deletion.takes_nodes())
+    }
+
+    /// The Nodes of NodePools whose deletion takes them away.
+    pub fn nodes_of_deleted_pools(&self) -> impl Iterator<Item = &Arc<Node>> {
+        let is_any = self.pools.values().any(|pool| pool.deletion.takes_nodes());
+        let claims = self.claims.values().filter(move |claim| is_any && self.deleted_pool_of(claim).is_some());
+        claims.filter_map(|claim| self.node_of(claim))
     }
 
     /// Removes a NodePool.
@@ -92,5 +128,33 @@ impl Snapshot {
     pub fn remove_class(&mut self, name: &NodeClassName) {
         self.classes.remove(name);
         self.invalid_classes.remove(name);
+    }
+
+    /// Why a NodePool launches nothing, if it does not: it is being deleted, or nodes of it did not come up.
+    #[must_use]
+    pub fn pool_hold(&self, pool: &NodePoolName) -> Option<Arc<str>> {
+        if self.pools.get(pool).is_some_and(|pool| pool.deletion.requested_at.is_some()) {
+            return Some(Arc::from("it is being deleted"));
+        }
+        match self.pool_holds.get(pool)? {
+            PoolHold::Held { reason } => Some(Arc::clone(reason)),
+            PoolHold::OneNode => None,
+        }
+    }
+
+    /// A hash of which NodePools are held, and how.
+    #[must_use]
+    pub(crate) fn pool_holds_hash(&self) -> u64 {
+        let hold = |(pool, hold): (&NodePoolName, &PoolHold)| {
+            let may_try = u8::from(*hold == PoolHold::OneNode);
+            pool.as_str().bytes().chain([0, may_try]).collect::<Vec<u8>>()
+        };
+        fnv1a(self.pool_holds.iter().flat_map(hold))
+    }
+
+    /// True when a NodePool may launch only one node, to see whether it comes up.
+    #[must_use]
+    pub fn tries_one_node(&self, pool: &NodePoolName) -> bool {
+        self.pool_holds.get(pool) == Some(&PoolHold::OneNode)
     }
 }

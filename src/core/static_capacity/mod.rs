@@ -154,6 +154,10 @@ struct NodesToCreate {
 impl<'a> StaticPoolReconciler<'a, '_> {
     fn static_pool(&self, pool: &'a Arc<NodePool>) -> Option<StaticPool<'a>> {
         let replicas = usize::try_from(pool.replicas?).unwrap_or(usize::MAX);
+        if pool.deletion.requested_at.is_some() {
+            // Its nodes go as those of other deleted NodePools do: within budgets, and their pods move first.
+            return None;
+        }
         let Self { snapshot, provision, settings, loops, now, .. } = *self;
         let mut members = pool_members(pool, MemberInput { snapshot, provision, settings, loops, now });
         members.retain(|member| !self.memory.deleting.contains_key(&member.claim.name));

@@ -142,7 +142,7 @@ impl<'a> PoolMember<'a> {
             Some(ReplacementCause::Drift(drift)) => {
                 drift.maintenance_hold(&settings.maintenance_windows, now).is_some()
             }
-            Some(ReplacementCause::Expiry(_)) | None => false,
+            Some(ReplacementCause::Expiry(_) | ReplacementCause::PoolDeleted(_)) | None => false,
         };
         self.may_be_replaced() && !is_held && !self.replacement_loop.as_ref().is_some_and(|found| found.waits)
     }

@@ -6,6 +6,7 @@
 //! nodes come and go. In companion mode these objects are Karpenter's, and nothing is written.
 
 mod class;
+mod deletion;
 mod pool;
 mod rollout;
 mod standalone;
@@ -14,19 +15,20 @@ mod tests;
 mod usage;
 mod write_times;
 
-use crate::disruption::ReplacementLoops;
+use crate::disruption::{PodWithoutRoom, ReplacementLoops};
 use crate::lifecycle::PoolFailures;
 use crate::model::cluster::pool::NodePool;
 use crate::model::cluster::status::{ConditionType, Conditions, InvalidPool, PoolStatus, StatusCondition};
-use crate::model::names::{NodeClassName, NodePoolName, Uid};
+use crate::model::names::{ClaimName, NodeClassName, NodePoolName, Uid};
 use crate::model::settings::{ControllerMode, MaintenanceWindows, Settings};
 use crate::plan::{ClassReport, Command, Plan, PoolReport};
 use crate::snapshot::{CommandKey, Snapshot};
+pub use deletion::{KeptBy, KeptNodes};
 use jiff::{SignedDuration, Timestamp};
 use standalone::refuse_standalone_claims;
 use std::collections::BTreeMap;
 use usage::{PoolUsage, usage_by_pool};
-use write_times::WriteTimes;
+pub(crate) use write_times::WriteTimes;
 
 /// Numbers and messages of a status are written at most this often; a status that the write before has not changed less often
 /// each time.
@@ -39,6 +41,8 @@ pub struct StatusMemory {
     pub loops: ReplacementLoops,
     pools: WriteTimes<NodePoolName, PoolStatus>,
     classes: WriteTimes<NodeClassName, Conditions>,
+    /// Nodes of deleted NodePools with pods that can be scheduled nowhere else, as disruption has found.
+    pub irreplaceable: BTreeMap<ClaimName, PodWithoutRoom>,
 }
 
 /// Has the statuses written that have changed.
@@ -53,7 +57,9 @@ pub fn report_status(
     if settings.mode == ControllerMode::Provisioner {
         report_classes(snapshot, memory, now, &mut plan);
         let loops = ReplacementLoops::of(snapshot, now);
-        let reporter = Reporter { snapshot, failures, loops: &loops, windows: &settings.maintenance_windows, now };
+        let irreplaceable = memory.irreplaceable.clone();
+        let windows = &settings.maintenance_windows;
+        let reporter = Reporter { snapshot, failures, loops: &loops, windows, irreplaceable: &irreplaceable, now };
         report_pools(&reporter, memory, &mut plan);
         memory.loops = loops;
         refuse_standalone_claims(snapshot, now, &mut plan);
@@ -121,6 +127,7 @@ struct Reporter<'a> {
     failures: &'a PoolFailures,
     loops: &'a ReplacementLoops,
     windows: &'a MaintenanceWindows,
+    irreplaceable: &'a BTreeMap<ClaimName, PodWithoutRoom>,
     now: Timestamp,
 }
 
@@ -168,6 +175,12 @@ impl Reporter<'_> {
         ] {
             by_type.extend(pool.status.conditions.get(kind).map(|known| (kind, known.clone())));
         }
+        // The last version that could be read is in use.
+        let removed = match self.snapshot.pools().get(&pool.name) {
+            Some(known) => deletion::nodes_removed(known, &usage, self),
+            None => deletion::nodes_of_unreadable(pool, &usage),
+        };
+        by_type.extend(removed.map(|condition| (ConditionType::NodesRemoved, condition)));
         self.status(pool.generation, by_type, None, usage)
     }
 

@@ -1,7 +1,7 @@
 //! The conditions of a NodePool that can be used.
 
 use super::usage::PoolUsage;
-use super::{Reporter, class, rollout};
+use super::{Reporter, class, deletion, rollout};
 use crate::model::cluster::launch_hold::LaunchHold;
 use crate::model::cluster::pool::NodePool;
 use crate::model::cluster::status::{ConditionType, StatusCondition};
@@ -25,6 +25,7 @@ impl Reporter<'_> {
             (ConditionType::LaunchesAllowed, self.launches_allowed(pool)),
             (ConditionType::NodeRegistrationHealthy, self.registration_healthy(pool)),
             (ConditionType::ReplacementsEffective, self.replacements_effective(pool)),
+            (ConditionType::NodesRemoved, deletion::nodes_removed(pool, usage, self)),
         ];
         let sometimes = sometimes.into_iter().filter_map(|(kind, condition)| Some((kind, condition?)));
         always.into_iter().chain(sometimes).collect()

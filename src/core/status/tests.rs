@@ -2,11 +2,14 @@
 
 use super::{StatusMemory, WRITE_INTERVAL, report_status};
 use crate::catalog::CapacityType::OnDemand;
-use crate::disruption::{DriftDetector, ReplacementCause, ReplacementLoops};
-use crate::fixtures::{at, claim, class, cluster, managed, node, offering, pool, put, settings};
+use crate::disruption::{DriftDetector, PodWithoutRoom, ReplacementCause, ReplacementLoops};
+use crate::fixtures::{
+    at, being_deleted, claim, class, cluster, disruption_budget, managed, node, offering, pool, put, settings, shape,
+};
 use crate::lifecycle::PoolFailures;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::claim::{Claim, DriftedCondition, TerminationCondition};
+use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::launch_hold::LaunchHold;
 use crate::model::cluster::pool::{Budget, BudgetNodes, NodeClass, NodePool};
 use crate::model::cluster::replacement::Replacement;
@@ -124,7 +127,14 @@ fn a_pool_that_cannot_be_read_says_why() {
     put(&mut snapshot, running("general-a"));
     let reason = Arc::from("spec.disruption.budgets[0].schedule: is not a schedule");
     let uid = Uid::new("general").unwrap();
-    let invalid = InvalidPool { name: name(), uid, generation: 2, reason, status: PoolStatus::default() };
+    let invalid = InvalidPool {
+        name: name(),
+        uid,
+        generation: 2,
+        reason,
+        status: PoolStatus::default(),
+        deletion: Default::default(),
+    };
     snapshot.put_invalid_pool(invalid);
     assert!(snapshot.pools().get(&name()).is_some(), "the last version stays in use");
     let status = status(&snapshot);
@@ -160,7 +170,8 @@ fn a_pool_is_as_ready_as_its_class() {
 
     let uid = Uid::new("c").unwrap();
     let reason = Arc::from("spec.osDiskSizeGB: must be 30 to 2048");
-    let invalid = InvalidClass { name: class().name, uid, generation: 6, reason, status: Conditions::default() };
+    let invalid =
+        InvalidClass { name: class().name, uid, generation: 6, reason, status: Conditions::default(), deletion: () };
     snapshot.put_invalid_class(invalid);
     let unreadable = condition(&snapshot, ConditionType::NodeClassReady);
     assert!(!unreadable.holds && unreadable.message.contains("spec.osDiskSizeGB"), "{unreadable:?}");
@@ -332,7 +343,14 @@ fn a_held_pool_stays_held_while_it_cannot_be_read() {
     status_before.conditions.by_type.insert(ConditionType::NodeRegistrationHealthy, held.clone());
     let uid = Uid::new("general").unwrap();
     let reason = Arc::from("spec: wrong");
-    snapshot.put_invalid_pool(InvalidPool { name: name(), uid, generation: 2, reason, status: status_before });
+    snapshot.put_invalid_pool(InvalidPool {
+        name: name(),
+        uid,
+        generation: 2,
+        reason,
+        status: status_before,
+        deletion: Default::default(),
+    });
     assert_eq!(condition(&snapshot, ConditionType::NodeRegistrationHealthy), held);
 }
 
@@ -441,4 +459,125 @@ fn a_node_claim_that_somebody_else_has_written_is_refused_once() {
     standalone.status.launch_failed = Some(failure);
     snapshot.put_claim(standalone);
     assert!(refused(&snapshot).is_empty());
+}
+
+/// The condition of the NodePool with these nodes that can go nowhere.
+fn removal_of(snapshot: &Snapshot, irreplaceable: &[&str]) -> StatusCondition {
+    let pod = crate::fixtures::pod("p", &Arc::new(shape("p", 500, 1))).key;
+    let kept_by = PodWithoutRoom { pod, why: Arc::from("no") };
+    let why = |name: &&str| (ClaimName::new(*name).unwrap(), kept_by.clone());
+    let mut memory = StatusMemory { irreplaceable: irreplaceable.iter().map(why).collect(), ..StatusMemory::default() };
+    let mut snapshot = snapshot.clone();
+    step(&mut snapshot, &mut memory, 0);
+    snapshot.pools().get(&name()).unwrap().status.conditions.get(ConditionType::NodesRemoved).unwrap().clone()
+}
+
+#[test]
+fn a_deleted_pool_says_how_many_nodes_are_left_and_which_stay() {
+    let mut deleted = NodePool { deletion: being_deleted(at(0)), ..pool("general") };
+    let mut snapshot = cluster([deleted.clone()]);
+    ["general-a", "general-b", "general-c"].into_iter().for_each(|name| put(&mut snapshot, running(name)));
+    let mut going = running("general-d");
+    going.0.deleting_at = Some(at(1));
+    put(&mut snapshot, going);
+    let told = removal_of(&snapshot, &[]);
+    assert_eq!((told.holds, &*told.reason), (false, "NodesLeft"));
+    assert_eq!(&*told.message, "4 nodes are left, of which 1 is going");
+    // A pod without a controller keeps its node, and another that can go nowhere.
+    let (_, kept) = running("general-a");
+    let pod = crate::fixtures::running("alone", &Arc::new(shape("alone", 500, 1)), &kept);
+    snapshot.put_pod(crate::model::cluster::pod::Pod { owner: crate::model::cluster::pod::PodOwner::Nobody, ..pod });
+    let stuck = crate::fixtures::running("p", &Arc::new(shape("p", 500, 1)), &running("general-b").1);
+    snapshot.put_pod(stuck.clone());
+    let told = removal_of(&snapshot, &["general-b"]);
+    assert_eq!(&*told.reason, "NodesKept");
+    let wanted = "4 nodes are left, of which 1 is going; 2 stay: node aks-general-a: pod default/alone has no controller that \
+                  would replace it; node aks-general-b: pod default/p can be scheduled nowhere else: no. Nothing is evicted \
+                  there: let these pods go or run elsewhere, or evict them with kubectl delete nodeclaims -l \
+                  karpenter.sh/nodepool=general";
+    assert_eq!(&*told.message, wanted);
+    deleted.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: None, window: None }];
+    snapshot.put_pool(name(), deleted.clone());
+    let told = removal_of(&snapshot, &["general-b"]).message;
+    assert!(told.contains("; 1 is waiting: spec.disruption.budgets allow no more nodes"), "{told}");
+    snapshot.pause = Pause::read([("disrupt.reason.Drifted", Some("true"))]).0;
+    let told = removal_of(&snapshot, &[]).message;
+    assert!(told.contains("; 2 are waiting: disruption is paused: disrupt.reason.Drifted"), "{told}");
+    // Where both are kept, and nothing of the NodePool may go, both is said.
+    ["general-c", "general-d"].into_iter().for_each(|name| snapshot.remove_claim(&ClaimName::new(name).unwrap()));
+    let told = removal_of(&snapshot, &["general-b"]).message;
+    assert!(told.contains("left, of which 0 are going; disruption is paused: "), "{told}");
+    assert!(told.contains("; 2 stay: "), "{told}");
+    // The pod has ended.
+    snapshot.remove_pod(&stuck.key);
+    let told = removal_of(&snapshot, &["general-b"]).message;
+    assert!(told.contains("; 1 stays: node aks-general-a: "), "{told}");
+    // One whose nodes are kept says nothing.
+    deleted.deletion.keeps_nodes = true;
+    snapshot.put_pool(name(), deleted);
+    assert_eq!(status(&snapshot).conditions.get(ConditionType::NodesRemoved), None);
+}
+
+/// Between two nodes of a drain it allows nothing for a moment; and a node that is not ready may become so.
+#[test]
+fn only_what_lasts_is_told_as_keeping_nodes() {
+    let mut snapshot = cluster([NodePool { deletion: being_deleted(at(0)), ..pool("general") }]);
+    put(&mut snapshot, running("general-a"));
+    let (claim, mut node) = running("general-b");
+    node.ready = false;
+    put(&mut snapshot, (claim, node));
+    snapshot.put_pod(crate::fixtures::running("web", &Arc::new(shape("web", 500, 1)), &running("general-a").1));
+    let budget = disruption_budget("web", 0);
+    snapshot.put_disruption_budget(budget.key.clone(), budget.clone());
+    let told = removal_of(&snapshot, &[]);
+    assert_eq!(&*told.reason, "NodesLeft");
+    let wanted = "2 nodes are left, of which 0 are going; 2 are waiting: pod default/web cannot be evicted: \
+                  PodDisruptionBudget default/web allows no eviction now";
+    assert_eq!(&*told.message, wanted);
+    let never = PodDisruptionBudget { is_fully_blocking: true, ..budget };
+    snapshot.put_disruption_budget(never.key.clone(), never);
+    let told = removal_of(&snapshot, &[]);
+    assert_eq!(&*told.reason, "NodesKept");
+    assert!(told.message.contains("; 1 stays: node aks-general-a: pod default/web cannot be evicted: "), "{told:?}");
+}
+
+/// Those that somebody else has written, and that are not in use yet.
+#[test]
+fn nodes_that_nothing_takes_away_are_not_told_as_going() {
+    let mut snapshot = cluster([NodePool { deletion: being_deleted(at(0)), ..pool("general") }]);
+    let (mut foreign, node) = running("general-a");
+    (foreign.intent, foreign.spec.planned) = (None, Vec::new());
+    put(&mut snapshot, (foreign, node));
+    let (mut joining, node) = running("general-b");
+    (joining.status.registered, joining.status.initialized) = (Some(at(0)), None);
+    put(&mut snapshot, (joining, node));
+    assert_eq!(&*removal_of(&snapshot, &[]).message, "2 nodes are left, of which 0 are going");
+}
+
+/// The last version that could be read is the one by whose budgets its nodes go.
+#[test]
+fn a_pool_that_cannot_be_read_is_deleted_by_its_last_version() {
+    let mut snapshot = cluster([pool("general")]);
+    put(&mut snapshot, running("general-a"));
+    let uid = Uid::new("general").unwrap();
+    let (reason, status, deletion) = (Arc::from("spec: wrong"), PoolStatus::default(), being_deleted(at(0)));
+    snapshot.put_invalid_pool(InvalidPool { name: name(), uid, generation: 2, reason, status, deletion });
+    assert!(snapshot.pools().get(&name()).unwrap().deletion.takes_nodes());
+    let told = condition(&snapshot, ConditionType::NodesRemoved);
+    assert_eq!(&*told.message, "1 node is left, of which 0 are going");
+    // After a restart nothing is known of it.
+    let mut unknown = cluster([]);
+    put(&mut unknown, running("general-a"));
+    let invalid = InvalidPool::clone(snapshot.invalid_pools().get(&name()).unwrap());
+    unknown.put_invalid_pool(invalid);
+    let plan = decide(&unknown, &mut StatusMemory::default(), 0);
+    let reports = plan.commands.into_iter().filter_map(|planned| match planned.command {
+        Command::ReportPool(report) => report.status.conditions.get(ConditionType::NodesRemoved).cloned(),
+        _ => None,
+    });
+    let told = reports.collect::<Vec<_>>();
+    assert_eq!((told.len(), told[0].holds, &*told[0].reason), (1, false, "NodesLeft"));
+    let wanted = "1 node is left, of which none goes: the NodePool cannot be read, so its budgets are not known. Correct its \
+                  spec, or evict all pods with kubectl delete nodeclaims -l karpenter.sh/nodepool=general";
+    assert_eq!(&*told[0].message, wanted);
 }

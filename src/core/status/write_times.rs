@@ -1,4 +1,4 @@
-//! When statuses were last written.
+//! When statuses, and other parts of objects, were last written.
 
 use super::WRITE_INTERVAL;
 use jiff::{SignedDuration, Timestamp};
@@ -9,7 +9,7 @@ const MAX_DOUBLINGS: u32 = 6;
 
 /// The status of each object that was last written.
 #[derive(Debug, Clone)]
-pub(super) struct WriteTimes<N, S>(BTreeMap<N, LastWrite<S>>);
+pub(crate) struct WriteTimes<N, S>(BTreeMap<N, LastWrite<S>>);
 
 #[derive(Debug, Clone)]
 struct LastWrite<S> {
@@ -27,13 +27,13 @@ impl<N, S> Default for WriteTimes<N, S> {
 
 impl<N: Ord + Clone, S: PartialEq> WriteTimes<N, S> {
     /// Forgets objects that no longer exist.
-    pub(super) fn retain(&mut self, exists: impl Fn(&N) -> bool) {
+    pub(crate) fn retain(&mut self, exists: impl Fn(&N) -> bool) {
         self.0.retain(|name, _| exists(name));
     }
 
     /// The status of the object is as it is to be. Only if it stays so for as long as the next write would wait is it not
     /// somebody else's too.
-    pub(super) fn settled(&mut self, name: &N, now: Timestamp) {
+    pub(crate) fn settled(&mut self, name: &N, now: Timestamp) {
         if let Some(last) = self.0.get_mut(name).filter(|last| last.at + interval(last.repeats + 1) <= now) {
             last.repeats = 0;
         }
@@ -44,7 +44,7 @@ impl<N: Ord + Clone, S: PartialEq> WriteTimes<N, S> {
     ///
     /// # Errors
     /// When it may be written, if that is later.
-    pub(super) fn begin(&mut self, name: &N, wanted: S, is_news: bool, now: Timestamp) -> Result<(), Timestamp> {
+    pub(crate) fn begin(&mut self, name: &N, wanted: S, is_news: bool, now: Timestamp) -> Result<(), Timestamp> {
         let last = self.0.get(name);
         let repeats = last.filter(|last| last.status == wanted).map_or(0, |last| last.repeats + 1);
         let wait = match repeats {

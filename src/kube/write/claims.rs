@@ -1,12 +1,12 @@
-//! Writes of NodeClaims: creation, launch intent, status, deletion, finalizer.
+//! Writes of NodeClaims: creation, launch intent, status, deletion, finalizer, owners.
 
 use super::{Target, Writer, delete_of};
 use crate::FieldManager;
 use crate::error::{ApiRequest, call};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Api;
 use kube::api::PostParams;
-use kube::{Api, Resource};
 use napkeeper_api::convert;
 use napkeeper_api::types::karpenter::{NodeClaim, NodePool};
 use napkeeper_core::model::cluster::claim::{ClaimRef, LaunchIntent};
@@ -28,11 +28,11 @@ impl Writer {
         Target { api: self.claims(), kind: KIND, name: claim.name.as_str(), uid: &claim.uid, manager, status }
     }
 
-    /// Creates a NodeClaim, owned by its NodePool.
+    /// Creates a NodeClaim. No owner deletes it: that is for us to do.
     pub(super) async fn create_claim(&self, draft: &ClaimDraft) -> Result<(), ClusterError> {
-        let mut object = convert::claim_draft(draft).map_err(|error| unwritable(draft.name.as_str(), &error))?;
+        let object = convert::claim_draft(draft).map_err(|error| unwritable(draft.name.as_str(), &error))?;
         if let Some(pool) = &draft.spec.pool {
-            object.metadata.owner_references = Some(vec![self.owner(pool).await?]);
+            self.check_exists(pool).await?;
         }
         let manager = Some(FieldManager::Provisioner.as_str().to_owned());
         let params = PostParams { field_manager: manager, ..PostParams::default() };
@@ -40,24 +40,23 @@ impl Writer {
         self.send(request, self.claims().create(&params, &object)).await.map(drop)
     }
 
-    /// The NodePool as an owner, which a deletion in the foreground keeps until its NodeClaims are gone. No NodeClaim is
-    /// created for one that is deleted, or is being deleted.
-    async fn owner(&self, pool: &NodePoolName) -> Result<OwnerReference, ClusterError> {
+    /// No NodeClaim is created for a NodePool that is deleted, or is being deleted.
+    async fn check_exists(&self, pool: &NodePoolName) -> Result<(), ClusterError> {
         let pools: Api<NodePool> = Api::all(self.client.clone());
         let request = ApiRequest { verb: "get", kind: "NodePool", name: pool.as_str() };
-        let found = call(request, pools.get_metadata_opt(pool.as_str())).await?;
-        let metadata = found.ok_or(ClusterError::NotFound)?.metadata;
-        if metadata.deletion_timestamp.is_some() {
-            return Err(ClusterError::NotFound);
-        }
-        Ok(OwnerReference {
-            api_version: NodePool::api_version(&()).into_owned(),
-            kind: NodePool::kind(&()).into_owned(),
-            name: pool.as_str().to_owned(),
-            uid: metadata.uid.unwrap_or_default(),
-            block_owner_deletion: Some(true),
-            ..OwnerReference::default()
+        let found = call(request, pools.get_metadata_opt(pool.as_str())).await?.ok_or(ClusterError::NotFound)?;
+        if found.metadata.deletion_timestamp.is_some() { Err(ClusterError::NotFound) } else { Ok(()) }
+    }
+
+    /// Removes NodePools from the owners of a NodeClaim.
+    pub(super) async fn disown_claim(&self, claim: &ClaimRef) -> Result<(), ClusterError> {
+        let target = self.claim(claim, FieldManager::Provisioner, false);
+        self.update(&target, |found| {
+            let owners = found.metadata.owner_references.as_deref().unwrap_or_default();
+            let others: Vec<&OwnerReference> = owners.iter().filter(|owner| !convert::is_node_pool(owner)).collect();
+            Ok((others.len() < owners.len()).then(|| json!({ "metadata": { "ownerReferences": others } })))
         })
+        .await
     }
 
     pub(super) async fn write_intent(&self, claim: &ClaimRef, intent: &LaunchIntent) -> Result<(), ClusterError> {

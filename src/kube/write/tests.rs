@@ -9,7 +9,7 @@ use napkeeper_core::model::cluster::status::{ConditionType, Conditions, PoolStat
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, Uid};
 use napkeeper_core::plan::{
-    ClaimUpdate, ClassReport, ClusterWrite, NodeRecordChange, NodeUpdate, PoolReport, RecordChange, Reply,
+    ClaimUpdate, ClassReport, ClusterWrite, NodeRecordChange, NodeUpdate, PoolRelease, PoolReport, RecordChange, Reply,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -158,6 +158,8 @@ async fn no_kind_of_write_is_sent_once_another_may_lead() {
         (ClusterWrite::UpdateNode(node.clone(), uid.clone(), NodeUpdate::Initialize), node_object.clone()),
         (ClusterWrite::DeleteNode(node, uid), node_object),
         (ClusterWrite::WriteRecords(Box::new(records)), (200, no_records)),
+        (ClusterWrite::HoldPool(pool.pool.clone(), pool.uid.clone()), (200, pool_object.clone())),
+        (ClusterWrite::DisownClaim(claim()), owned_claim()),
         (ClusterWrite::ReportPool(Box::new(pool)), (200, pool_object)),
         (ClusterWrite::ReportClass(Box::new(class)), (200, class_object)),
         (ClusterWrite::RecordRemovals(Box::new(removal("u-1"))), node_record(json!([]))),
@@ -171,6 +173,90 @@ async fn no_kind_of_write_is_sent_once_another_may_lead() {
             assert_eq!(written, is_written, "{write:?}: {requests:?}");
         }
     }
+}
+
+/// A NodeClaim that its NodePool owns, and something else too.
+fn owned_claim() -> (u16, Value) {
+    let (code, mut object) = claim_object("u-1", "7");
+    let owner = |version: &str, kind: &str| json!({ "apiVersion": version, "kind": kind, "name": "o", "uid": "o-1" });
+    object["metadata"]["ownerReferences"] =
+        json!([owner("karpenter.sh/v1", "NodePool"), owner("v1", "ConfigMap"), owner("example.com/v1", "NodePool")]);
+    (code, object)
+}
+
+fn pool_object(finalizers: &[&str], is_deleting: bool) -> (u16, Value) {
+    let mut metadata = json!({ "name": "general", "uid": "p-1", "resourceVersion": "3", "finalizers": finalizers });
+    if is_deleting {
+        metadata["deletionTimestamp"] = json!("2026-08-01T00:00:00Z");
+    }
+    // A spec that cannot be read is not looked at.
+    (200, json!({ "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata, "spec": 7 }))
+}
+
+fn claim_list(annotations: &[Value]) -> (u16, Value) {
+    let item = |annotations: &Value| json!({ "metadata": { "name": "a-1", "annotations": annotations } });
+    let items: Vec<Value> = annotations.iter().map(item).collect();
+    (
+        200,
+        json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {}, "items": items }),
+    )
+}
+
+const OURS: &str = "napkeeper.io/nodes";
+
+#[tokio::test]
+async fn only_the_finalizers_of_a_pool_are_written_upon_the_version_that_was_read() {
+    let (name, uid) = (NodePoolName::new("general").unwrap(), Uid::new("p-1").unwrap());
+    let hold = || ClusterWrite::HoldPool(name.clone(), uid.clone());
+    let (done, requests) = perform(hold(), [pool_object(&["a/b"], false), pool_object(&["a/b", OURS], false)]).await;
+    assert_eq!(done, Ok(Reply::Done));
+    assert_eq!(requests[1].0, "PATCH /apis/karpenter.sh/v1/nodepools/general");
+    let metadata = json!({ "finalizers": ["a/b", OURS], "uid": "p-1", "resourceVersion": "3" });
+    assert_eq!(requests[1].1, json!({ "metadata": metadata }));
+    let (done, requests) = perform(hold(), [pool_object(&[OURS], false)]).await;
+    assert_eq!((done, requests.len()), (Ok(Reply::Done), 1), "it is there");
+    for finalizers in [&[][..], &[OURS]] {
+        let (refused, requests) = perform(hold(), [pool_object(finalizers, true)]).await;
+        assert_eq!((refused, requests.len()), (failed(ClusterError::NotFound), 1), "no NodeClaim is created for it");
+    }
+}
+
+#[tokio::test]
+async fn a_pool_is_released_once_no_claim_of_ours_is_left() {
+    let release = |keeps_nodes| {
+        let (pool, uid) = (NodePoolName::new("general").unwrap(), Uid::new("p-1").unwrap());
+        ClusterWrite::ReleasePool(Box::new(PoolRelease { pool, uid, keeps_nodes }))
+    };
+    let ours = json!({ "napkeeper.io/launch-intent": "{}" });
+    let (refused, requests) = perform(release(false), [claim_list(&[json!(null), ours])]).await;
+    assert_eq!((refused, requests.len()), (failed(ClusterError::Conflict), 1));
+    assert!(requests[0].0.contains("nodeclaims?&labelSelector=karpenter.sh%2Fnodepool%3Dgeneral"), "{requests:?}");
+    let gone = || pool_object(&[], true);
+    let foreign = claim_list(&[json!(null)]);
+    let (done, requests) = perform(release(false), [foreign, pool_object(&[OURS, "a/b"], true), gone()]).await;
+    assert_eq!(done, Ok(Reply::Done));
+    assert_eq!(requests[2].1["metadata"], json!({ "finalizers": ["a/b"], "uid": "p-1", "resourceVersion": "3" }));
+    let (done, requests) = perform(release(true), [pool_object(&[OURS], true), gone()]).await;
+    assert_eq!((done, requests.len()), (Ok(Reply::Done), 2), "its NodeClaims are not looked at");
+    for (found, outcome) in [
+        (pool_object(&["a/b"], true), Ok(Reply::Done)),
+        (refusal(404, ""), Ok(Reply::Done)),
+        (pool_object(&[OURS], false), failed(ClusterError::Conflict)),
+    ] {
+        let (done, requests) = perform(release(true), [found]).await;
+        assert_eq!((done, requests.len()), (outcome, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_claim_loses_no_owner_but_pools() {
+    let (done, requests) = perform(ClusterWrite::DisownClaim(claim()), [owned_claim(), claim_object("u-1", "8")]).await;
+    assert_eq!(done, Ok(Reply::Done));
+    let owners = requests[1].1["metadata"]["ownerReferences"].as_array().unwrap();
+    let kinds: Vec<_> = owners.iter().map(|owner| (owner["apiVersion"].as_str().unwrap(), &owner["kind"])).collect();
+    assert_eq!(kinds, [("v1", &json!("ConfigMap")), ("example.com/v1", &json!("NodePool"))]);
+    let (done, requests) = perform(ClusterWrite::DisownClaim(claim()), [claim_object("u-1", "7")]).await;
+    assert_eq!((done, requests.len()), (Ok(Reply::Done), 1));
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ fn pool(name: &str, requirements: Requirements) -> NodePool {
             budgets: Vec::new(),
         },
         replicas: None,
-        deleting_at: None,
+        deletion: Default::default(),
         generation: 1,
         status: Default::default(),
     }

@@ -21,7 +21,7 @@ mod tests;
 use crate::measures::PodMeasures;
 use crate::workload::PodBudget;
 use api_server::ApiServerFaults;
-pub use api_server::{ClusterListing, FinalizedObject};
+pub use api_server::{ClusterListing, FinalizedObject, Propagation};
 pub use events::ClusterEvent;
 use ids::IdGenerator;
 use jiff::Timestamp;

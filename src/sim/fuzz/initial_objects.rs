@@ -116,7 +116,7 @@ pub(super) fn pool(name: &str, weight: i32, capacity_types: &[&str], cores: i64)
             budgets: vec![Budget { nodes: BudgetNodes::Percent(34), reasons: None, window: None }],
         },
         replicas: None,
-        deleting_at: None,
+        deletion: Default::default(),
         generation: 1,
         status: Default::default(),
     }

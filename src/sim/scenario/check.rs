@@ -42,6 +42,7 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
                 let known = known.static_pool(pool).map(|m| ("scalePool.pool", m));
                 known.or_else(|| too_many("nodes", *replicas, MOST_NODES).map(|m| ("scalePool.replicas", m)))
             }
+            Action::DeletePool { pool, .. } => known.pool(pool).map(|m| ("deletePool.pool", m)),
             Action::LabelPool { pool, .. } => known.pool(pool).map(|m| ("labelPool.pool", m)),
             Action::Quota { family: Some(family), .. } => {
                 missing("VM family", "", family, &known.families).map(|m| ("quota.family", m))

@@ -156,7 +156,9 @@ fn every_step_with_an_unknown_name_is_reported() {
          - {at: 3m, scalePool: {pool: genral, replicas: 1}}\n  \
          - {at: 3m, scalePool: {pool: general, replicas: 1}}\n  \
          - {at: 3m, labelPool: {pool: none, label: a, value: b}}\n  \
-         - {at: 3m, labelPool: {pool: general, label: a, value: b}}\n";
+         - {at: 3m, labelPool: {pool: general, label: a, value: b}}\n  \
+         - {at: 3m, deletePool: {pool: gone}}\n  \
+         - {at: 3m, deletePool: {pool: general, propagation: foreground}}\n";
     let document = document(&format!("{HEAD}{text}"));
     let scenario = read(&document).unwrap();
     let catalog = Catalog::embedded().unwrap();
@@ -175,6 +177,7 @@ fn every_step_with_an_unknown_name_is_reported() {
         "steps[11].scalePool.pool: NodePool genral not found in the manifests: did you mean general?",
         "steps[12].scalePool.pool: NodePool general has no replicas",
         "steps[13].labelPool.pool: NodePool none not found in the manifests: found: general",
+        "steps[15].deletePool.pool: NodePool gone not found in the manifests",
     ];
     assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
     for (problem, expected) in wrong.iter().zip(expected) {

@@ -158,6 +158,7 @@ fn own(snapshot: &mut Snapshot, pool: &NodePool, (node, price): (Node, i64)) -> 
         created_at: now,
         deleting_at: None,
         termination_at: None,
+        owned_by_pool: false,
         has_finalizer: true,
         spec: ClaimSpec {
             pool: Some(pool.name.clone()),

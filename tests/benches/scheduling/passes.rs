@@ -168,6 +168,7 @@ fn created(draft: &ClaimDraft, now: jiff::Timestamp) -> Claim {
         created_at: now,
         deleting_at: None,
         termination_at: None,
+        owned_by_pool: false,
         has_finalizer: true,
         spec: draft.spec.clone(),
         intent: None,

@@ -1,6 +1,7 @@
 //! NodePools and AKSNodeClasses that cannot be used.
 
 use crate::convert::karpenter::conditions::read_conditions;
+use crate::convert::karpenter::node_pool::pool_deletion;
 use crate::convert::karpenter::node_pool_status::read_status;
 use crate::types::aks_node_class::AKSNodeClassStatus;
 use crate::types::karpenter::NodePoolStatus;
@@ -25,7 +26,8 @@ pub struct WithoutSpec<S> {
 #[must_use]
 pub fn invalid_pool(object: &WithoutSpec<NodePoolStatus>, reason: &str) -> Option<InvalidPool> {
     let name = NodePoolName::new(object.metadata.name.as_deref()?).ok()?;
-    invalid(&object.metadata, name, read_status(object.status.as_ref()), reason)
+    let found = invalid(&object.metadata, name, read_status(object.status.as_ref()), reason)?;
+    Some(found.with_deletion(pool_deletion(&object.metadata)))
 }
 
 /// An AKSNodeClass that cannot be used for this reason; likewise.
@@ -44,5 +46,6 @@ fn invalid<N, S>(meta: &ObjectMeta, name: N, status: S, reason: &str) -> Option<
         generation: meta.generation.unwrap_or_default(),
         reason: Arc::from(reason),
         status,
+        deletion: (),
     })
 }

@@ -13,10 +13,10 @@ use crate::field_path::Path;
 use crate::types::aks_node_class::AKSNodeClass;
 use crate::types::duration;
 use crate::types::karpenter::{
-    ClaimCondition, ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef,
+    ClaimCondition, ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef, NodePool,
 };
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::core::Resource;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::claim::{
@@ -54,11 +54,18 @@ pub fn claim(object: &NodeClaim) -> Result<Claim, Violations> {
         deleting_at: meta.deletion_timestamp.as_ref().map(|t| t.0),
         termination_at: termination_at(meta),
         has_finalizer: finalizers.iter().any(|f| f == FINALIZER),
+        owned_by_pool: meta.owner_references.iter().flatten().any(is_node_pool),
         spec,
         intent,
         status,
     });
     found.finish(built)
+}
+
+/// True when an owner is a NodePool.
+#[must_use]
+pub fn is_node_pool(owner: &OwnerReference) -> bool {
+    owner.kind == NodePool::kind(&()) && owner.api_version.starts_with(&*format!("{}/", NodePool::group(&())))
 }
 
 fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {

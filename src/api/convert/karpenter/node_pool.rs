@@ -14,11 +14,13 @@ use crate::types::karpenter::{
     Budget as WireBudget, DEFAULT_BUDGET_NODES, DEFAULT_CONSOLIDATE_AFTER, DEFAULT_CONSOLIDATION_POLICY,
     DEFAULT_EXPIRE_AFTER, Disruption as WireDisruption, NodeClassRef, NodePool as WirePool,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::Resource;
 use napkeeper_core::catalog::live::parse_reservation_group;
 use napkeeper_core::model::cluster::pool::{
     Budget, BudgetNodes, ConsolidationPolicy, Disruption, DisruptionReason, Limits, NodeClass, NodePool,
 };
+use napkeeper_core::model::cluster::status::PoolDeletion;
 use napkeeper_core::model::cron::Schedule;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{NodeClassName, NodePoolName};
@@ -57,7 +59,7 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
     let built = built.map(|(((name, uid), class), disruption)| NodePool {
         name,
         uid,
-        deleting_at: object.metadata.deletion_timestamp.as_ref().map(|at| at.0),
+        deletion: pool_deletion(&object.metadata),
         weight: object.spec.weight.unwrap_or(0),
         requirements,
         labels,
@@ -74,6 +76,17 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
         status: read_status(object.status.as_ref()),
     });
     found.finish(built)
+}
+
+/// How far the deletion of a NodePool is.
+pub(crate) fn pool_deletion(meta: &ObjectMeta) -> PoolDeletion {
+    let has = |name: &str| meta.finalizers.iter().flatten().any(|finalizer| finalizer == name);
+    let requested_at = meta.deletion_timestamp.as_ref().map(|at| at.0);
+    PoolDeletion {
+        requested_at,
+        has_finalizer: has(labels::POOL_FINALIZER),
+        keeps_nodes: requested_at.is_some() && has(labels::ORPHAN_FINALIZER),
+    }
 }
 
 /// `expireAfter` under the spec at `at`; absent is the default.

@@ -130,3 +130,35 @@ fn a_name_that_is_not_found_is_an_error_with_the_nearest() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("no Node or NodeClaim general-x2k9 found; did you mean general-x2k9q?"));
 }
+
+#[test]
+fn that_its_node_pool_is_being_deleted_is_told_of_a_node_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = cluster(folder.path());
+    let mut saved: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    for item in saved["items"].as_array_mut().unwrap() {
+        if item["kind"] == "NodePool" {
+            item["metadata"]["deletionTimestamp"] = json!("2026-08-03T07:00:00Z");
+            item["metadata"]["finalizers"] = json!(["napkeeper.io/nodes"]);
+        }
+        if item["kind"] == "NodeClaim" {
+            let offering =
+                json!([{ "size": "Standard_D4s_v5", "zone": "westeurope-1", "capacityType": "on-demand", "price": 1 }]);
+            item["metadata"]["annotations"] = json!({ "napkeeper.io/planned-offerings": offering.to_string() });
+        }
+    }
+    let deleted = folder.path().join("deleted.json");
+    fs::write(&deleted, saved.to_string()).unwrap();
+    let text = stdout(&explain("general-x2k9q", &deleted, &[]));
+    for line in [
+        "  NodePool      deletion requested at 2026-08-03T07:00:00Z; its nodes are taken away within budgets",
+        "  consolidation never: its NodePool is being deleted",
+        "  kept by       pod shop/web-0 cannot be evicted: PodDisruptionBudget shop/web allows no eviction now",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+    }
+    let report: Value = serde_json::from_slice(&explain("general-x2k9q", &deleted, &["-o", "json"]).stdout).unwrap();
+    assert_eq!(report["nodePoolDeletedAt"], "2026-08-03T07:00:00Z");
+    let managed: Value = serde_json::from_slice(&explain("general-x2k9q", &file, &["-o", "json"]).stdout).unwrap();
+    assert_eq!(managed["nodePoolDeletedAt"], Value::Null);
+}

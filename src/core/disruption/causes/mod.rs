@@ -2,6 +2,7 @@
 
 mod drift;
 mod expiry;
+mod pool_deletion;
 mod version_drift;
 
 use crate::model::cluster::claim::Claim;
@@ -12,15 +13,19 @@ pub use drift::{Drift, DriftDetector, DriftReason};
 pub use expiry::Expiry;
 pub(super) use expiry::{delete_expired, expiring};
 use jiff::Timestamp;
+pub use pool_deletion::DeletedPool;
+pub(super) use pool_deletion::of_deleted_pools;
 use std::fmt;
 
-/// Why a node is replaced by one that its NodePool and AKSNodeClass would make now.
+/// Why a node is replaced, whatever that costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplacementCause {
     /// It has drifted.
     Drift(Drift),
     /// It expires soon.
     Expiry(Expiry),
+    /// Its NodePool is being deleted.
+    PoolDeleted(DeletedPool),
 }
 
 impl ReplacementCause {
@@ -30,16 +35,17 @@ impl ReplacementCause {
         match self {
             Self::Drift(_) => DisruptionReason::Drifted,
             Self::Expiry(_) => DisruptionReason::Expiring,
+            Self::PoolDeleted(_) => DisruptionReason::NodePoolDeleted,
         }
     }
 
     /// By what it is known again, if a node of this NodePool may be replaced for it again and again. A node that expires has
-    /// lasted for its time.
+    /// lasted for its time, and a NodePool that is being deleted gets no new ones.
     #[must_use]
     pub fn recurring(&self, pool: &NodePool) -> Option<RecurringCause> {
         match self {
             Self::Drift(drift) => Some(drift.cause(pool)),
-            Self::Expiry(_) => None,
+            Self::Expiry(_) | Self::PoolDeleted(_) => None,
         }
     }
 
@@ -48,6 +54,7 @@ impl ReplacementCause {
         match self {
             Self::Drift(_) => claim.status.drifted.as_ref().map(|drifted| drifted.since),
             Self::Expiry(expiry) => Some(expiry.at),
+            Self::PoolDeleted(deleted) => Some(deleted.since),
         }
     }
 }
@@ -57,6 +64,7 @@ impl fmt::Display for ReplacementCause {
         match self {
             Self::Drift(drift) => write!(f, "drift: {drift}"),
             Self::Expiry(expiry) => write!(f, "expiry: {expiry}"),
+            Self::PoolDeleted(deleted) => deleted.fmt(f),
         }
     }
 }

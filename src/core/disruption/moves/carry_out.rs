@@ -38,9 +38,10 @@ impl MoveReason<'_> {
     fn recurring(&self, source: &Candidate<'_>) -> Option<RecurringCause> {
         match self.reason {
             DisruptionReason::Underutilized => Some(RecurringCause::CONSOLIDATION),
-            DisruptionReason::Empty | DisruptionReason::Drifted | DisruptionReason::Expiring => {
-                self.causes.get(&source.claim.name)?.recurring(source.pool)
-            }
+            DisruptionReason::Empty
+            | DisruptionReason::Drifted
+            | DisruptionReason::Expiring
+            | DisruptionReason::NodePoolDeleted => self.causes.get(&source.claim.name)?.recurring(source.pool),
         }
     }
 
@@ -193,7 +194,7 @@ impl Pass<'_, '_, '_> {
     /// outdated: a corrected image may be what is tried.
     fn may_launch(&self, new_nodes: &[NewNode], reason: DisruptionReason) -> bool {
         let snapshot = self.search.snapshot;
-        let is_outdated = matches!(reason, DisruptionReason::Drifted | DisruptionReason::Expiring);
+        let is_outdated = reason.is_outdated();
         let has_begun = |node: &NewNode| {
             let mut drafts = self.memory.moves.values().flat_map(|one| &one.drafts);
             drafts.any(|(draft, _)| draft.spec.pool.as_ref() == Some(&node.pool))

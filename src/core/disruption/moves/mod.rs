@@ -31,6 +31,8 @@ use jiff::{SignedDuration, Timestamp};
 pub(super) use outdated::{Outdated, replace_outdated};
 pub(super) use progress::continue_moves;
 pub(super) use search::{Candidates, Search, consolidate, deletion_worth_from};
+pub use simulation::PodWithoutRoom;
+pub(super) use soft_taints::soft_taint_deleted_pools;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A replacement that is not ready after this time has failed; the old nodes are kept.
@@ -58,8 +60,8 @@ pub(super) struct MoveMemory {
     /// Moves with replacements that are carried out, by the first of their sources. They are durable: the sources carry
     /// the condition `DisruptionReason` and then the taint `karpenter.sh/disrupted`, and the replacements name them.
     moves: BTreeMap<ClaimName, Move>,
-    /// When outdated nodes were last found to be without a replacement. If lost, they are tried before others once more.
-    irreplaceable: BTreeMap<ClaimName, Timestamp>,
+    /// Outdated nodes that were found to be without a replacement. If lost, they are tried before others once more.
+    irreplaceable: BTreeMap<ClaimName, FailedAttempt>,
     /// Sources of moves that have failed, until their marks are removed. After a restart in between the moves fail again.
     failed: BTreeSet<ClaimName>,
     /// Since when the nodes of NodeClaims that are to be unmarked have had no taint. If lost, it counts from the next pass.
@@ -69,6 +71,15 @@ pub(super) struct MoveMemory {
     exhausted: Option<(StateGenerations, Timestamp)>,
     /// When each NodeClaim was last simulated alone without result, and in which state unless it is tried once more.
     pub(super) unconsolidatable: BTreeMap<ClaimName, (Timestamp, Option<StateGenerations>)>,
+}
+
+/// A node could not be replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FailedAttempt {
+    /// When that was last tried.
+    at: Timestamp,
+    /// Which of its pods can be scheduled nowhere else, if that was asked.
+    kept_by: Option<PodWithoutRoom>,
 }
 
 /// Nodes that others could replace together, by the names of their NodeClaims.
@@ -148,6 +159,11 @@ impl MoveMemory {
     /// Forgets which nodes could not be replaced, but for these.
     pub(super) fn retain_irreplaceable(&mut self, is_outdated: impl Fn(&ClaimName) -> bool) {
         self.irreplaceable.retain(|name, _| is_outdated(name));
+    }
+
+    /// Nodes with pods that can be scheduled nowhere else.
+    pub(super) fn irreplaceable(&self) -> BTreeMap<ClaimName, PodWithoutRoom> {
+        self.irreplaceable.iter().filter_map(|(name, tried)| Some((name.clone(), tried.kept_by.clone()?))).collect()
     }
 
     /// What was found must be found again.

@@ -7,7 +7,7 @@ use super::super::causes::ReplacementCause;
 use super::super::{BUDGET_RETRY, RemainingBudgets};
 use super::carry_out::MoveReason;
 use super::search::{Pass, Search, each};
-use super::{Candidate, MoveMemory, names_of};
+use super::{Candidate, FailedAttempt, MoveMemory, names_of};
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodeName};
 use crate::plan::{Command, Plan};
@@ -70,7 +70,7 @@ pub(in crate::disruption) fn replace_outdated(
 
 fn tried_lately(memory: &MoveMemory, candidate: &Candidate<'_>, now: Timestamp) -> bool {
     let tried = memory.irreplaceable.get(&candidate.claim.name);
-    tried.is_some_and(|tried| now.duration_since(*tried).abs() < RETRY_AFTER)
+    tried.is_some_and(|tried| now.duration_since(tried.at).abs() < RETRY_AFTER)
 }
 
 /// These nodes, but of those that are replaced again and again for one cause none while the next replacement waits, and then
@@ -118,8 +118,16 @@ impl Pass<'_, '_, '_> {
         }
         let groups = deleted.into_iter().map(|found| found.sources).collect();
         begun.extend(self.delete_outdated(groups, &replaced_sources, reason, causes));
-        for candidate in allowed.iter().filter(|candidate| !begun.contains(&candidate.claim.name)) {
-            self.memory.irreplaceable.insert(candidate.claim.name.clone(), self.search.now);
+        for candidate in allowed {
+            if begun.contains(&candidate.claim.name) {
+                self.memory.irreplaceable.remove(&candidate.claim.name);
+                continue;
+            }
+            // What is only worth knowing where it holds up the deletion of a NodePool.
+            let is_told = reason == DisruptionReason::NodePoolDeleted;
+            let kept_by = is_told.then(|| self.simulation.pod_without_room(candidate)).flatten();
+            let tried = FailedAttempt { at: self.search.now, kept_by };
+            self.memory.irreplaceable.insert(candidate.claim.name.clone(), tried);
         }
         !begun.is_empty()
     }

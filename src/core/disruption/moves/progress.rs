@@ -8,7 +8,7 @@
 use super::super::budget::remaining_deletions;
 use super::super::candidate::{is_disruptable, passes_blockers};
 use super::super::{BUDGET_RETRY, is_in_progress};
-use super::{CREATION_TIMEOUT, Move, MoveMemory, REPLACEMENT_TIMEOUT, WRITE_TIMEOUT};
+use super::{CREATION_TIMEOUT, FailedAttempt, Move, MoveMemory, REPLACEMENT_TIMEOUT, WRITE_TIMEOUT};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::Taint;
 use crate::model::cluster::pool::DisruptionReason;
@@ -38,8 +38,9 @@ pub(in crate::disruption) fn continue_moves(
     }
     for one in ended.iter().filter_map(|name| memory.moves.remove(name)) {
         // Where its replacement has failed, others take their turn first.
-        let is_outdated = matches!(one.reason, DisruptionReason::Drifted | DisruptionReason::Expiring);
-        let tried = one.sources.iter().filter(|_| is_outdated).map(|source| (source.name.clone(), now));
+        let is_outdated = one.reason.is_outdated();
+        let failed = || FailedAttempt { at: now, kept_by: None };
+        let tried = one.sources.iter().filter(|_| is_outdated).map(|source| (source.name.clone(), failed()));
         memory.irreplaceable.extend(tried);
         memory.failed.extend(one.sources.into_iter().map(|source| source.name));
     }
@@ -156,7 +157,8 @@ impl Progress<'_> {
             return false;
         }
         let deadline = one.since + REPLACEMENT_TIMEOUT;
-        if deadline <= self.now {
+        let is_kept = one.reason == DisruptionReason::NodePoolDeleted && left.iter().any(|claim| self.is_kept(claim));
+        if deadline <= self.now || is_kept {
             return true;
         }
         self.plan.wake_at(deadline);
@@ -164,6 +166,13 @@ impl Progress<'_> {
             return self.mark_and_create(one, &left);
         }
         self.finish(one, &left)
+    }
+
+    /// The deletion of its NodePool does not take this node away any more: somebody has removed the finalizer, or chosen to keep
+    /// the nodes.
+    fn is_kept(&self, claim: &Claim) -> bool {
+        let is_unreadable = claim.spec.pool.as_ref().is_some_and(|pool| self.snapshot.is_unreadable_pool(pool));
+        !is_unreadable && self.snapshot.deleted_pool_of(claim).is_none()
     }
 
     /// Marks the sources, and creates the replacements once all are marked; true when they cannot be disrupted any more.

@@ -10,12 +10,28 @@ use crate::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, PodPlacement, 
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 /// Most simulations in the search for one set.
 const MAX_SET_SIMULATIONS: usize = 40;
 /// With how many nodes the search for a set begins.
 const FIRST_SET: usize = 8;
+
+/// A pod that keeps its node, as it can be scheduled nowhere else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodWithoutRoom {
+    /// The pod.
+    pub pod: ObjectKey,
+    /// Why, for people.
+    pub why: Arc<str>,
+}
+
+impl fmt::Display for PodWithoutRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pod {} can be scheduled nowhere else: {}", self.pod, self.why)
+    }
+}
 
 /// The cluster as it is before anything is disrupted.
 #[derive(Clone)]
@@ -103,6 +119,16 @@ impl<'a> Simulation<'a> {
         };
         let is_allowed = outcome.placements.iter().all(is_allowed);
         (is_allowed && self.is_preserved(&outcome, &moving)).then_some(outcome)
+    }
+
+    /// The first pod of a candidate that can be scheduled nowhere else.
+    pub(super) fn pod_without_room(&self, source: &Candidate<'_>) -> Option<PodWithoutRoom> {
+        let outcome = self.schedule(&BTreeSet::from([source.node.name.clone()]), &source.pods, MAX_NEW_NODES);
+        let keys: BTreeSet<&ObjectKey> = source.pods.iter().map(|pod| &pod.key).collect();
+        outcome.unschedulable.iter().find_map(|group| {
+            let pod = group.pods.iter().find(|pod| keys.contains(&pod.key))?;
+            Some(PodWithoutRoom { pod: pod.key.clone(), why: Arc::from(group.reason()) })
+        })
     }
 
     /// These groups of nodes, and as many others as can be disrupted together with them, in order. Where no new nodes are

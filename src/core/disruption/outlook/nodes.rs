@@ -72,7 +72,9 @@ fn reason_of(obstacles: &Obstacles<'_>, claim: &Claim) -> DisruptionReason {
         true => unseen_drift(input.snapshot, claim).is_some(),
         false => claim.status.drifted.is_some(),
     };
-    if Expiry::soon(claim, input.settings, input.now).is_some() && claim.is_ours() {
+    if input.snapshot.deleted_pool_of(claim).is_some() && claim.is_ours() {
+        DisruptionReason::NodePoolDeleted
+    } else if Expiry::soon(claim, input.settings, input.now).is_some() && claim.is_ours() {
         DisruptionReason::Expiring
     } else if obstacles.drift_of(claim).is_some() || is_told(claim) {
         DisruptionReason::Drifted
@@ -111,11 +113,13 @@ fn obstacles_of(obstacles: &Obstacles<'_>, claim: &Arc<Claim>, reason: Disruptio
         return found;
     };
     let is_for_price = matches!(reason, DisruptionReason::Empty | DisruptionReason::Underutilized);
-    found.extend(pool.replicas.map(|_| if is_for_price { Obstacle::FixedSize } else { Obstacle::FixedSizeReplaced }));
+    let is_fixed = pool.replicas.filter(|_| !pool.deletion.takes_nodes());
+    found.extend(is_fixed.map(|_| if is_for_price { Obstacle::FixedSize } else { Obstacle::FixedSizeReplaced }));
     if is_for_price {
         found.extend(of_consolidation(obstacles, claim, pool));
     } else {
-        found.extend(unseen_drift(input.snapshot, claim).cloned().map(Obstacle::DriftNotSeen));
+        let unseen = unseen_drift(input.snapshot, claim).filter(|_| reason != DisruptionReason::NodePoolDeleted);
+        found.extend(unseen.cloned().map(Obstacle::DriftNotSeen));
         found.extend(obstacles.maintenance(claim).filter(|_| reason == DisruptionReason::Drifted));
     }
     let node = input.snapshot.node_of(claim).map(|node| &node.name);

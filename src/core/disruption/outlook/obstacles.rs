@@ -179,7 +179,7 @@ impl<'a> Obstacles<'a> {
                 let from = claims.iter().filter_map(|claim| Expiry::replaced_from(claim, settings.expiry_lead, now));
                 found.extend(from.map(|(from, _)| from).max().filter(|from| *from > now).map(Obstacle::ReplacedFrom));
             }
-            DisruptionReason::Expiring => {}
+            DisruptionReason::Expiring | DisruptionReason::NodePoolDeleted => {}
         }
         found.extend(claims.iter().flat_map(|claim| self.blockers(claim, reason)));
         found.retain(|obstacle| !(one.deletes_only() && obstacle.is_replacement_loop()));
@@ -217,7 +217,7 @@ impl<'a> Obstacles<'a> {
         let held = paused.or_else(|| snapshot.launch_hold.as_ref().map(ToString::to_string));
         let of_pools = one.replacements.iter().filter_map(|(pool, _)| {
             let why = snapshot.pool_hold(pool)?;
-            Some(Obstacle::PoolHeld(pool.clone(), Arc::clone(why)))
+            Some(Obstacle::PoolHeld(pool.clone(), why))
         });
         held.map(Obstacle::LaunchesHeld).into_iter().chain(of_pools).collect()
     }

@@ -166,7 +166,7 @@ impl<'a> Run<'a> {
             match &planned.command {
                 Command::DeleteClaim { claim, category, .. } if !self.is_marked(&claim.name) => begun.push(BegunMove {
                     sources: vec![claim.name.clone()],
-                    reason: DisruptionReason::ALL.into_iter().find(|reason| reason.category() == *category),
+                    reason: DisruptionReason::of_category(category),
                     replacements: Vec::new(),
                     why: Arc::clone(&planned.reason),
                     worth_from: worth_from.get(&claim.name).copied(),
@@ -232,6 +232,7 @@ impl<'a> Run<'a> {
                     created_at: now,
                     deleting_at: None,
                     termination_at: None,
+                    owned_by_pool: false,
                     has_finalizer: true,
                     spec,
                     intent: None,

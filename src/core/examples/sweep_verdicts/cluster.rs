@@ -144,9 +144,9 @@ fn node_of(n: usize, settings: &Settings, at: Timestamp) -> Result<(Claim, [Clou
 fn claim(name: ClaimName, uid: Uid, intent: LaunchIntent, status: ClaimStatus) -> Result<Claim, NameError> {
     let spec = ClaimSpec::of_class(NodeClassName::new("default")?);
     let created_at = intent.written_at - SignedDuration::from_hours(100);
-    let (deleting_at, termination_at) = (None, None);
-    let intent = Some(intent);
-    Ok(Claim { name, uid, created_at, deleting_at, termination_at, has_finalizer: true, spec, intent, status })
+    let (deleting_at, termination_at, intent) = (None, None, Some(intent));
+    let (has_finalizer, owned_by_pool) = (true, false);
+    Ok(Claim { name, uid, created_at, deleting_at, termination_at, has_finalizer, owned_by_pool, spec, intent, status })
 }
 
 fn node(claim: &Claim, at: Timestamp) -> Result<Node, NameError> {

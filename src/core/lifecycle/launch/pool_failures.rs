@@ -139,8 +139,7 @@ impl PoolFailures {
         });
     }
 
-    /// How NodePools may launch at this time. One that is being deleted launches nothing: a deletion in the foreground waits for
-    /// its NodeClaims, and deletes new ones too.
+    /// How NodePools may launch at this time.
     #[must_use]
     pub fn holds(&self, snapshot: &Snapshot, now: Timestamp) -> BTreeMap<NodePoolName, PoolHold> {
         let hold = |(name, failing): (&NodePoolName, &FailingPool)| {
@@ -148,9 +147,7 @@ impl PoolFailures {
             let held = || PoolHold::Held { reason: Arc::from(failing.message()) };
             Some((name.clone(), if is_held { held() } else { PoolHold::OneNode }))
         };
-        let deleted = snapshot.pools().values().filter(|pool| pool.deleting_at.is_some());
-        let held = || PoolHold::Held { reason: Arc::from("it is being deleted") };
-        self.failing.iter().filter_map(hold).chain(deleted.map(|pool| (pool.name.clone(), held()))).collect()
+        self.failing.iter().filter_map(hold).collect()
     }
 
     /// NodePools that are or were held, until a node of them comes up, with the message.

@@ -111,7 +111,7 @@ impl ClaimReconciler<'_> {
         if !self.is_due(&sign) {
             return None;
         }
-        match self.repair_block(claim) {
+        match self.repair_block(claim, node) {
             Some(block) => self.note_blocked(node, block),
             None => Some((ForcefulReason::Unhealthy, sign)),
         }
@@ -133,15 +133,15 @@ impl ClaimReconciler<'_> {
     }
 
     /// Why an unhealthy node is not repaired now.
-    fn repair_block(&mut self, claim: &Claim) -> Option<RepairBlock> {
+    fn repair_block(&mut self, claim: &Claim, node: &Node) -> Option<RepairBlock> {
         if let Some(outage) = self.memory.outage {
             return Some(RepairBlock::Outage(outage));
         }
-        self.launch_block(claim).or_else(|| self.share_block(claim))
+        self.launch_block(claim, node).or_else(|| self.share_block(claim))
     }
 
     /// Why no node would be launched in the place of an unhealthy one.
-    fn launch_block(&self, claim: &Claim) -> Option<RepairBlock> {
+    fn launch_block(&self, claim: &Claim, node: &Node) -> Option<RepairBlock> {
         let snapshot = self.snapshot;
         if snapshot.holds_launches(self.now) {
             let held = snapshot.launch_hold.as_ref().map(|hold| Arc::from(hold.to_string()));
@@ -150,7 +150,9 @@ impl ClaimReconciler<'_> {
         }
         let pool = claim.spec.pool.as_ref()?;
         let reason = match snapshot.pool_hold(pool) {
-            Some(held) => Arc::clone(held),
+            // Its pods may have nowhere else to go, but where it is not ready they do not serve here either.
+            Some(_) if !node.ready && snapshot.deleted_pool_of(claim).is_some() => return None,
+            Some(held) => held,
             None if snapshot.is_unreadable_pool(pool) => Arc::from(format!("NodePool {pool} cannot be read")),
             None => return None,
         };

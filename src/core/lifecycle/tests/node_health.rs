@@ -1,12 +1,14 @@
 //! Nodes that are unhealthy or about to be lost.
 
 use super::*;
+use crate::fixtures::being_deleted;
 use crate::lifecycle::{DeleteIfUnhealthyScript, RepairBlock};
 use crate::model::cluster::claim::ClaimStatus;
 use crate::model::cluster::claim::ForcefulReason::{self, Interrupted, Unhealthy};
 use crate::model::cluster::launch_hold::PoolHold;
 use crate::model::cluster::node::{ConditionStatus, Node, NodeCondition};
 use crate::model::cluster::pod::TaintEffect;
+use crate::model::cluster::pool::NodePool;
 use crate::model::errors::ClusterError;
 use crate::model::names::{NodePoolName, Uid};
 use crate::model::settings::{NodeHealthRules, Pause, Settings};
@@ -357,6 +359,18 @@ fn nothing_is_repaired_where_no_node_would_be_launched_in_its_place() {
         held(&|snapshot| snapshot.pause = Pause::of([PauseSwitch::Launch])),
         "no node is launched in its place: launches are paused"
     );
+    let delete = |snapshot: &mut Snapshot| {
+        let deleted = NodePool { deletion: being_deleted(at(0)), ..pool("general") };
+        snapshot.put_pool(general.clone(), deleted);
+    };
+    assert_eq!(held(&delete), "no node is launched in its place: it is being deleted");
+    // The pods of a node that is not ready do not serve there either.
+    let mut snapshot = one(|_, node| {
+        unwell(node);
+        node.ready = false;
+    });
+    delete(&mut snapshot);
+    assert_eq!(decide(&snapshot, 1), ["mark"]);
     // What Azure takes away goes all the same.
     let mut snapshot = one(|_, node| evicted(node));
     snapshot.pause = Pause::of([PauseSwitch::Launch]);

@@ -2,7 +2,8 @@
 
 use crate::catalog::CapacityType::OnDemand;
 use crate::fixtures::{
-    at, claim, class, cluster, managed, offering, pod, pool, put, requirements_in, running, settings, shape,
+    at, being_deleted, claim, class, cluster, managed, offering, pod, pool, put, requirements_in, running, settings,
+    shape,
 };
 use crate::lifecycle::{LifecycleMemory, lifecycle};
 use crate::model::cluster::claim::{Claim, LaunchFailure};
@@ -44,10 +45,19 @@ fn is_held(hold: Option<PoolHold>) -> bool {
 
 #[test]
 fn a_pool_that_is_being_deleted_launches_nothing() {
-    let deleted = NodePool { deleting_at: Some(at(0)), ..pool("general") };
-    let holds = LifecycleMemory::default().pool_failures.holds(&cluster([deleted, pool("other")]), at(1));
-    assert_eq!(holds.keys().map(NodePoolName::as_str).collect::<Vec<_>>(), ["general"]);
-    assert!(is_held(holds.into_values().next()));
+    let deleted = NodePool { deletion: being_deleted(at(0)), ..pool("general") };
+    let mut snapshot = cluster([deleted, pool("other")]);
+    let held = |name: &str| snapshot.pool_hold(&NodePoolName::new(name).unwrap()).is_some();
+    assert_eq!((held("general"), held("other")), (true, false));
+    snapshot.put_pod(pod("p", &Arc::new(shape("p", 500, 1))));
+    let mut memory = ProvisionMemory::default();
+    let mut plan = provision(&snapshot, &mut memory, &settings(), at(100), 7);
+    plan.extend(provision(&snapshot, &mut memory, &settings(), at(105), 7));
+    let pools = plan.commands.iter().filter_map(|planned| match &planned.command {
+        Command::CreateClaim(draft) => draft.spec.pool.as_ref().map(NodePoolName::as_str),
+        _ => None,
+    });
+    assert_eq!(pools.collect::<Vec<_>>(), ["other"]);
 }
 
 #[test]

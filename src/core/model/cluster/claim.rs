@@ -30,6 +30,8 @@ pub struct Claim {
     pub termination_at: Option<Timestamp>,
     /// It has our finalizer.
     pub has_finalizer: bool,
+    /// Its NodePool owns it, as earlier versions wrote: a deletion of the NodePool in the foreground would delete it at once.
+    pub owned_by_pool: bool,
     /// Its spec.
     pub spec: ClaimSpec,
     /// The resources that we are about to create, or have created, for it.

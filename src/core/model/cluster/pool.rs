@@ -1,11 +1,11 @@
 //! NodePools and AKSNodeClasses.
 
 use super::pod::{Labels, Taint};
-use super::status::{Conditions, PoolStatus};
+use super::status::{Conditions, PoolDeletion, PoolStatus};
 use crate::model::amounts::resources::Resources;
 use crate::model::names::{ArmId, NodeClassName, NodePoolName, Uid};
 use crate::model::requirements::Requirements;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub struct NodePool {
     pub name: NodePoolName,
     /// UID.
     pub uid: Uid,
-    /// When its deletion was requested: a finalizer keeps it, and nothing is launched for it.
-    pub deleting_at: Option<Timestamp>,
+    /// How far its deletion is.
+    pub deletion: PoolDeletion,
     /// Higher is tried first; absent is 0.
     pub weight: i32,
     /// Which nodes it may make: requirements and template labels together.
@@ -110,18 +110,20 @@ pub enum DisruptionReason {
     Drifted,
     /// It is going to be older than `expireAfter`. Budgets for `Drifted` apply: it is replaced by one of the present.
     Expiring,
+    /// Its NodePool is being deleted. Budgets for `Drifted` apply, as Git does not want it any more.
+    NodePoolDeleted,
 }
 
 impl DisruptionReason {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Underutilized, Self::Empty, Self::Drifted, Self::Expiring];
+    pub const ALL: [Self; 5] = [Self::Underutilized, Self::Empty, Self::Drifted, Self::Expiring, Self::NodePoolDeleted];
 
     /// The reason by which budgets know it; Karpenter's have no other.
     #[must_use]
     pub const fn in_budgets(self) -> Self {
         match self {
             Self::Underutilized | Self::Empty | Self::Drifted => self,
-            Self::Expiring => Self::Drifted,
+            Self::Expiring | Self::NodePoolDeleted => Self::Drifted,
         }
     }
 
@@ -133,6 +135,7 @@ impl DisruptionReason {
             Self::Empty => "Empty",
             Self::Drifted => "Drifted",
             Self::Expiring => "Expiring",
+            Self::NodePoolDeleted => "NodePoolDeleted",
         }
     }
 
@@ -144,7 +147,20 @@ impl DisruptionReason {
             Self::Empty => "empty",
             Self::Drifted => "drifted",
             Self::Expiring => "expiring",
+            Self::NodePoolDeleted => "nodepool_deleted",
         }
+    }
+
+    /// The reason of deletions of this category; `None` where budgets do not limit them.
+    #[must_use]
+    pub fn of_category(category: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.category() == category)
+    }
+
+    /// True where nodes are replaced or removed whatever that costs.
+    #[must_use]
+    pub const fn is_outdated(self) -> bool {
+        matches!(self, Self::Drifted | Self::Expiring | Self::NodePoolDeleted)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::model::amounts::resources::Resources;
 use crate::model::names::{NodeClassName, NodePoolName, Uid};
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,11 +23,13 @@ pub enum ConditionType {
     ReplacementsEffective,
     /// Of a NodePool: whether all its nodes are as it and its AKSNodeClass would make them now. It is napkeeper's own.
     NodesUpToDate,
+    /// Of a NodePool that is being deleted: whether its nodes are gone. It is napkeeper's own.
+    NodesRemoved,
 }
 
 impl ConditionType {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Ready,
         Self::ValidationSucceeded,
         Self::NodeClassReady,
@@ -34,6 +37,7 @@ impl ConditionType {
         Self::LaunchesAllowed,
         Self::ReplacementsEffective,
         Self::NodesUpToDate,
+        Self::NodesRemoved,
     ];
 
     /// As in `status.conditions[].type`.
@@ -47,6 +51,7 @@ impl ConditionType {
             Self::LaunchesAllowed => "LaunchesAllowed",
             Self::ReplacementsEffective => "ReplacementsEffective",
             Self::NodesUpToDate => "NodesUpToDate",
+            Self::NodesRemoved => "NodesRemoved",
         }
     }
 }
@@ -125,9 +130,35 @@ pub struct PoolStatus {
     pub resources: Resources,
 }
 
+/// How far the deletion of a NodePool is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolDeletion {
+    /// When it was requested; `None` if it was not. Nothing is launched for the NodePool since.
+    pub requested_at: Option<Timestamp>,
+    /// It waits for our finalizer ([`POOL_FINALIZER`](crate::model::labels::POOL_FINALIZER)).
+    pub has_finalizer: bool,
+    /// Its nodes are to be kept: it was requested with `--cascade=orphan`.
+    pub keeps_nodes: bool,
+}
+
+impl PoolDeletion {
+    /// This, after an earlier version of the same NodePool: Kubernetes soon removes the finalizer by which it is known that
+    /// nodes are to be kept.
+    #[must_use]
+    pub fn after(self, earlier: Self) -> Self {
+        Self { keeps_nodes: self.keeps_nodes || self.requested_at.is_some() && earlier.keeps_nodes, ..self }
+    }
+
+    /// Its nodes are to be taken away.
+    #[must_use]
+    pub fn takes_nodes(self) -> bool {
+        self.requested_at.is_some() && !self.keeps_nodes
+    }
+}
+
 /// An object that cannot be used, because it cannot be read. Nothing is decided by it but its own status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InvalidObject<N, S> {
+pub struct InvalidObject<N, S, D = ()> {
     /// Name.
     pub name: N,
     /// UID.
@@ -138,10 +169,21 @@ pub struct InvalidObject<N, S> {
     pub reason: Arc<str>,
     /// Its status, as far as that can be read.
     pub status: S,
+    /// Of a NodePool: how far its deletion is.
+    pub deletion: D,
+}
+
+impl<N, S> InvalidObject<N, S> {
+    /// The same with how far its deletion is.
+    #[must_use]
+    pub fn with_deletion<D>(self, deletion: D) -> InvalidObject<N, S, D> {
+        let Self { name, uid, generation, reason, status, deletion: () } = self;
+        InvalidObject { name, uid, generation, reason, status, deletion }
+    }
 }
 
 /// A NodePool that cannot be used.
-pub type InvalidPool = InvalidObject<NodePoolName, PoolStatus>;
+pub type InvalidPool = InvalidObject<NodePoolName, PoolStatus, PoolDeletion>;
 /// An AKSNodeClass that cannot be used.
 pub type InvalidClass = InvalidObject<NodeClassName, Conditions>;
 

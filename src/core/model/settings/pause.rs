@@ -348,13 +348,16 @@ mod tests {
 
     #[test]
     fn a_key_pauses_what_it_names_and_nothing_else() {
-        let of_pool = ["Underutilized", "Empty", "Drifted", "Expiring"].map(|reason| format!("general {reason}"));
-        // Expiring nodes are replaced as drifted ones, also by budgets.
-        let drifted = ["general Drifted", "general Expiring", "batch Drifted", "batch Expiring"].map(str::to_owned);
+        let of_pool = ["Underutilized", "Empty", "Drifted", "Expiring", "NodePoolDeleted"];
+        let of_pool = of_pool.map(|reason| format!("general {reason}"));
+        // Nodes that expire, and those of deleted NodePools, are replaced as drifted ones, also by budgets.
+        let drifted = ["general", "batch"]
+            .map(|pool| ["Drifted", "Expiring", "NodePoolDeleted"].map(|reason| format!("{pool} {reason}")));
+        let drifted = drifted.concat();
         for (key, expected) in [
             ("disrupt.nodepool.general", of_pool.to_vec()),
             ("disrupt.reason.Drifted", drifted.to_vec()),
-            ("disrupt.reason.Drifted.nodepool.general", drifted[..2].to_vec()),
+            ("disrupt.reason.Drifted.nodepool.general", drifted[..3].to_vec()),
             ("disrupt.reason.Empty.nodepool.general", vec!["general Empty".to_owned()]),
             ("disrupt.nodepool.other", vec![]),
             ("launch", vec![]),
@@ -364,7 +367,7 @@ mod tests {
             assert_eq!(pause.to_string(), key);
             assert!(!pause.blocks(PauseSwitch::Disrupt, noon()), "{key}: not all of them");
         }
-        assert_eq!(paused(&read(&[("disrupt", "true")]).0, noon()).len(), 8);
+        assert_eq!(paused(&read(&[("disrupt", "true")]).0, noon()).len(), 10);
     }
 
     /// Of a node of which neither NodePool nor reason is known, only the switch for all disruptions holds.
@@ -387,7 +390,7 @@ mod tests {
         assert_eq!(wrong, Vec::<String>::new());
         assert!(!pause.blocks(PauseSwitch::Launch, noon()), "noon is its end");
         assert!(pause.blocks(PauseSwitch::Launch, at("2026-08-03T11:59:59.9Z")));
-        assert_eq!((paused(&pause, noon()).len(), paused(&pause, at("2026-08-03T12:00:01Z")).len()), (4, 0));
+        assert_eq!((paused(&pause, noon()).len(), paused(&pause, at("2026-08-03T12:00:01Z")).len()), (5, 0));
         assert_eq!(pause.next_release(at("2026-08-03T11:00:00Z")), Some(noon()));
         assert_eq!(pause.next_release(noon()), Some(at("2026-08-03T12:00:01Z")));
         assert_eq!(pause.next_release(at("2026-08-03T13:00:00Z")), None);

@@ -160,6 +160,7 @@ pub(crate) fn claim(name: &str, uid: &str) -> Claim {
         created_at: start() - HOURS(1000),
         deleting_at: None,
         termination_at: None,
+        owned_by_pool: false,
         has_finalizer: true,
         spec: ClaimSpec::of_class(NodeClassName::new("default").unwrap()),
         intent: None,

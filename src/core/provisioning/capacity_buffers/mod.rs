@@ -71,7 +71,7 @@ pub(crate) struct BufferCapacity {
 }
 
 impl BufferCapacity {
-    /// Pending pods come before chunks, as in provisioning. `available_offerings` is only called if there are chunks.
+    /// Pending pods come before chunks, as in provisioning. Nodes of deleted NodePools have no capacity for chunks. `available_offerings` is only called if there are chunks.
     pub(crate) fn of<'m>(
         snapshot: &Snapshot,
         provision: &ProvisionMemory,
@@ -82,7 +82,8 @@ impl BufferCapacity {
         if chunks.is_empty() {
             return Self::default();
         }
-        let excluded_nodes = BTreeSet::new();
+        // In no simulation of a disruption is there room on them.
+        let excluded_nodes = snapshot.nodes_of_deleted_pools().map(|node| node.name.clone()).collect();
         let input = Input {
             snapshot,
             available: available_offerings(),

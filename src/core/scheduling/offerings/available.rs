@@ -172,7 +172,7 @@ impl PoolOfferings {
     fn new(sources: OfferingSources<'_>, labels: Labels, available: impl Fn(&SizeFacts, &Offering) -> bool) -> Self {
         let OfferingSources { pool, types, zones, snapshot, reservations } = sources;
         let mut candidates = Vec::new();
-        let held = snapshot.pool_hold(&pool.name).cloned();
+        let held = snapshot.pool_hold(&pool.name);
         let may_reserve = pool.requirements.get(labels::CAPACITY_TYPE).is_some_and(names_reserved);
         for instance in types.iter().filter(|_| held.is_none()) {
             if !pool.requirements.intersects(&instance.requirements) || !pool_requirements_hold(pool, instance, &labels)

@@ -17,12 +17,20 @@ impl Cluster {
         if self.store.claims().get(&draft.name).is_some() {
             return Err(ClusterError::Conflict);
         }
+        // The NodePool is read before.
+        if let Some(name) = &draft.spec.pool {
+            let pool = self.store.pools().get(name).ok_or(ClusterError::NotFound)?;
+            if pool.deletion.requested_at.is_some() {
+                return Err(ClusterError::NotFound);
+            }
+        }
         let claim = Claim {
             name: draft.name.clone(),
             uid: self.ids.uid(),
             created_at: self.now,
             deleting_at: None,
             termination_at: None,
+            owned_by_pool: false,
             has_finalizer: true,
             spec: draft.spec.clone(),
             intent: None,
@@ -40,6 +48,7 @@ impl Cluster {
             created_at: self.now,
             deleting_at: None,
             termination_at: None,
+            owned_by_pool: false,
             has_finalizer: true,
             spec: ClaimSpec::of_class(class),
             intent: None,
@@ -108,6 +117,12 @@ impl Cluster {
         let mut claim = self.claim(claim)?;
         claim.termination_at = Some(claim.termination_at.map_or(deadline, |known| known.min(deadline)));
         self.put_claim(claim);
+        Ok(())
+    }
+
+    pub(super) fn disown_claim(&mut self, claim: &ClaimRef) -> Result<(), ClusterError> {
+        let claim = self.claim(claim)?;
+        self.put_claim(Claim { owned_by_pool: false, ..claim });
         Ok(())
     }
 

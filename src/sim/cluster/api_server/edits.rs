@@ -10,25 +10,13 @@ use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::model::cluster::pool::DaemonSet;
 use napkeeper_core::model::labels;
-use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
+use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName, ProviderId};
 use napkeeper_core::model::orphans::record::OrphanRecords;
 use napkeeper_core::model::orphans::sweep::{Sweep, UnreadableSweeps};
 use napkeeper_core::model::settings::Pause;
 use std::sync::Arc;
 
 impl Cluster {
-    /// Deletes a NodePool; the garbage collector deletes its NodeClaims.
-    pub fn delete_pool(&mut self, name: &NodePoolName, now: Timestamp) {
-        self.advance_clock(now);
-        self.store.remove_pool(name);
-        self.deltas.push(Delta::PoolGone(name.clone()));
-        let of_pool = |claim: &&Arc<Claim>| claim.spec.pool.as_ref() == Some(name);
-        let claims: Vec<_> = self.store.claims().values().filter(of_pool).collect();
-        for claim in claims.into_iter().map(|c| c.name.clone()).collect::<Vec<_>>() {
-            self.delete_claim(&claim, now);
-        }
-    }
-
     /// Adds or replaces a NodeOverlay.
     pub fn apply_overlay(&mut self, overlay: Overlay) {
         let overlay = Arc::new(overlay);

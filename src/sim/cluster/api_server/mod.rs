@@ -4,6 +4,7 @@ mod claims;
 mod edits;
 mod finalizers;
 mod listing;
+mod pools;
 mod statuses;
 
 use super::{Cluster, Delta};
@@ -18,6 +19,7 @@ use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{NodeName, ObjectKey, Uid};
 use napkeeper_core::orphans::apply;
 use napkeeper_core::plan::{ClusterRead, ClusterWrite, RecordChange, Reply, SweepReport};
+pub use pools::Propagation;
 use std::sync::Arc;
 
 impl Cluster {
@@ -63,6 +65,9 @@ impl Cluster {
                 self.deltas.push(Delta::Records(records));
             }
             ClusterWrite::ReportSweep(report) => self.report_sweep(report)?,
+            ClusterWrite::HoldPool(pool, uid) => self.hold_pool(pool, uid)?,
+            ClusterWrite::ReleasePool(release) => self.release_pool(release)?,
+            ClusterWrite::DisownClaim(claim) => self.disown_claim(claim)?,
             ClusterWrite::ReportPool(report) => self.report_pool(report)?,
             ClusterWrite::ReportClass(report) => self.report_class(report)?,
             ClusterWrite::RecordRemovals(change) => {

@@ -7,11 +7,12 @@ use napkeeper_core::plan::{ClassReport, PoolReport};
 use std::sync::Arc;
 
 impl Cluster {
-    /// Adds or replaces a NodePool. As with a status subresource, its status stays as it is, and its generation grows with
-    /// its spec.
+    /// Adds or replaces a NodePool. As with a status subresource, its status stays as it is, and so do finalizers; its
+    /// generation grows with its spec.
     pub fn apply_pool(&mut self, mut pool: NodePool) {
         if let Some(known) = self.store.pools().get(&pool.name) {
             (pool.generation, pool.status) = (known.generation, known.status.clone());
+            pool.deletion = known.deletion;
             pool.generation += i64::from(!pool.has_spec_of(known));
         }
         self.put_pool(pool);
@@ -44,7 +45,7 @@ impl Cluster {
         Ok(())
     }
 
-    fn put_pool(&mut self, pool: NodePool) {
+    pub(super) fn put_pool(&mut self, pool: NodePool) {
         let pool = Arc::new(pool);
         self.store.put_pool(pool.name.clone(), Arc::clone(&pool));
         self.deltas.push(Delta::Pool(pool));

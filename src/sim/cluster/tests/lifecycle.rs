@@ -1,4 +1,5 @@
 use super::*;
+use crate::cluster::Propagation;
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::cluster::claim::{LaunchIntent, PlannedOffering};
@@ -7,7 +8,7 @@ use napkeeper_core::model::cluster::pool::{ConsolidationPolicy, Disruption, Limi
 use napkeeper_core::model::orphans::record::{DeletionRecord, Sighting};
 use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
 use napkeeper_core::model::settings::{Pause, PauseSwitch};
-use napkeeper_core::plan::{ClusterRead, ClusterWrite, RecordChange, SweepReport};
+use napkeeper_core::plan::{ClusterRead, ClusterWrite, PoolRelease, RecordChange, SweepReport};
 
 /// A claim whose VM runs, and whose Node has joined, is registered and ready.
 fn launched(cluster: &mut Cluster, name: &str, now: i64) -> Arc<Claim> {
@@ -180,13 +181,37 @@ fn a_vm_deleted_before_it_joins_never_joins() {
     assert!(cluster.state().nodes().is_empty());
 }
 
+/// As Kubernetes: a finalizer keeps the NodePool. What it owns is deleted with it, in the foreground before it, and what it does
+/// not own never.
 #[test]
-fn deleting_a_pool_deletes_its_claims() {
-    let mut cluster = cluster();
-    let claim = create(&mut cluster, "c", at(0));
-    cluster.delete_pool(&NodePoolName::new("general").unwrap(), at(1));
-    let claim = cluster.state().claims().get(&claim.name).unwrap();
-    assert_eq!(claim.deleting_at, Some(at(1)));
+fn a_deleted_pool_waits_for_its_finalizer_and_takes_what_it_owns_with_it() {
+    for (propagation, is_owned, goes_at) in [
+        (Propagation::Background, true, Some(at(2))),
+        (Propagation::Background, false, None),
+        (Propagation::Foreground, true, Some(at(1))),
+        (Propagation::Foreground, false, None),
+        (Propagation::Orphan, true, None),
+    ] {
+        let mut cluster = cluster();
+        cluster.apply_pool(pool());
+        let (name, uid) = (pool().name, pool().uid);
+        perform(&mut cluster, ClusterWrite::HoldPool(name.clone(), uid.clone()), at(0)).unwrap();
+        let claim = create(&mut cluster, "c", at(0));
+        if is_owned {
+            cluster.own_claim(&claim.name, at(0));
+        }
+        cluster.delete_pool(&name, propagation, at(1));
+        let deleted_at =
+            |cluster: &Cluster| cluster.state().claims().get(&claim.name).and_then(|claim| claim.deleting_at);
+        assert_eq!(deleted_at(&cluster), goes_at.filter(|goes_at| *goes_at == at(1)));
+        assert_eq!(cluster.state().pools().get(&name).unwrap().deletion.requested_at, Some(at(1)));
+        let hold = ClusterWrite::HoldPool(name.clone(), uid.clone());
+        assert_eq!(perform(&mut cluster, hold, at(1)), Err(ClusterError::NotFound));
+        let release = PoolRelease { pool: name.clone(), uid, keeps_nodes: true };
+        perform(&mut cluster, ClusterWrite::ReleasePool(Box::new(release)), at(2)).unwrap();
+        assert!(cluster.state().pools().get(&name).is_none());
+        assert_eq!(deleted_at(&cluster), goes_at, "{propagation:?}");
+    }
 }
 
 #[test]
@@ -218,7 +243,7 @@ fn pool() -> NodePool {
         termination_grace_period: None,
         disruption: Disruption { policy: ConsolidationPolicy::WhenEmpty, consolidate_after: None, budgets: Vec::new() },
         replicas: None,
-        deleting_at: None,
+        deletion: Default::default(),
         generation: 1,
         status: Default::default(),
     }
@@ -257,7 +282,7 @@ fn applied_and_deleted_objects_reach_the_watcher() {
     perform(&mut cluster, ClusterWrite::WriteRecords(Box::new(observed)), at(0)).unwrap();
     follow(&mut cluster);
     assert_eq!(cluster.state().records.last_inventory_at, Some(at(0)));
-    cluster.delete_pool(&pool().name, at(1));
+    cluster.delete_pool(&pool().name, Propagation::Background, at(1));
     cluster.delete_sweep(&sweep().name);
     cluster.delete_daemon_set(&key("agent"), at(1));
     follow(&mut cluster);

@@ -132,7 +132,7 @@ pub(super) fn pool_entry(words: &Words<'_>) -> (Vec<String>, NodePool) {
             budgets: words.valued.iter().filter(|(key, _)| *key == "budget").map(|(_, text)| budget(text)).collect(),
         },
         replicas: words.has("static").then_some(1),
-        deleting_at: None,
+        deletion: Default::default(),
         generation: 1,
         status: Default::default(),
     };

@@ -66,7 +66,7 @@ fn pool() -> NodePool {
             }],
         },
         replicas: None,
-        deleting_at: None,
+        deletion: Default::default(),
         generation: 1,
         status: Default::default(),
     }

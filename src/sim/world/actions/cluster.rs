@@ -1,6 +1,7 @@
 //! Applies actions to the cluster.
 
 use crate::cloud::DiskDraft;
+use crate::cluster::Propagation;
 use crate::world::controller::{Crash, CrashPoint};
 use crate::world::timeline::EventKind;
 use crate::world::{Action, World};
@@ -28,7 +29,9 @@ impl World {
             | Action::Delete { .. }) => {
                 self.change_load(action);
             }
-            action @ (Action::ScalePool { .. } | Action::LabelPool { .. }) => self.edit_node_pool(action),
+            action @ (Action::ScalePool { .. } | Action::LabelPool { .. } | Action::DeletePool { .. }) => {
+                self.edit_node_pool(action);
+            }
             Action::UpgradeKubernetes { version, new_nodes } => self.upgrade(version, new_nodes),
             Action::DeleteClaim { nth } => self.delete_claim(nth),
             Action::DeleteNode { nth } => self.delete_node(nth),
@@ -163,6 +166,15 @@ impl World {
                     pool.requirements.add(&label, Requirement::any_of([&*value]));
                     pool.labels.insert(label, value);
                 });
+            }
+            Action::DeletePool { pool, propagation } => {
+                let how = match propagation {
+                    Propagation::Background => "",
+                    Propagation::Foreground => " in the foreground",
+                    Propagation::Orphan => ", and its nodes are to be kept",
+                };
+                self.log(EventKind::Scenario, &pool, format!("merged: it is deleted{how}"));
+                self.cluster.delete_pool(&pool, propagation, self.now);
             }
             _ => {}
         }

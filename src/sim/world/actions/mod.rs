@@ -16,6 +16,7 @@ mod restore_faults;
 
 use super::controller::WriteSide;
 use crate::cloud::{FaultDuration, Shortage};
+use crate::cluster::Propagation;
 use crate::workload::Rollout;
 pub use controller_faults::ControllerFault;
 pub use external_edits::{ExternalEdit, TagEdit};
@@ -76,6 +77,14 @@ pub enum Action {
         label: Arc<str>,
         /// Its value.
         value: Arc<str>,
+    },
+    /// A NodePool is deleted, as when it is removed from Git.
+    DeletePool {
+        /// Its name.
+        pool: NodePoolName,
+        /// What becomes of what it owns (`propagationPolicy`).
+        #[serde(default)]
+        propagation: Propagation,
     },
     /// The control plane gets another version of Kubernetes.
     UpgradeKubernetes {
@@ -283,12 +292,13 @@ pub struct ShortageSpec {
 
 impl Action {
     /// How the steps of a scenario file are called.
-    pub const NAMES: [&str; 33] = [
+    pub const NAMES: [&str; 34] = [
         "scale",
         "startJob",
         "delete",
         "scalePool",
         "labelPool",
+        "deletePool",
         "upgradeKubernetes",
         "evictSpot",
         "evictSpotAnnounced",

@@ -233,13 +233,7 @@ impl World {
     fn check_budget(&self, claim: &ClaimName) -> Result<(), Violation> {
         let planned = self.controller.inner.running(&CommandKey::Claim(claim.clone()));
         let Some(Command::DeleteClaim { category, .. }) = planned.map(|p| &p.command) else { return Ok(()) };
-        let reason = match *category {
-            "empty" => DisruptionReason::Empty,
-            "underutilized" => DisruptionReason::Underutilized,
-            "drifted" => DisruptionReason::Drifted,
-            "expiring" => DisruptionReason::Expiring,
-            _ => return Ok(()),
-        };
+        let Some(reason) = DisruptionReason::of_category(category) else { return Ok(()) };
         let cluster = self.cluster.state();
         // Of what others delete after a restore of etcd the controller knows nothing until it lists everything anew.
         if self.controller.watches.is_silent(self.now) {

@@ -5,11 +5,13 @@
 //! compares evictions, and looks at the end.
 
 use super::*;
+use crate::cluster::Propagation;
 use crate::fuzz::{on_all_processors, requested_seeds};
 use crate::random::Random;
 use crate::workload::{BudgetLimit, PodBudget};
 use crate::world::{Crash, CrashPoint, Freeze, InjectedFault, WatchedKind, WriteSide};
 use napkeeper_core::catalog::CapacityType;
+use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::requirements::Requirement;
 use napkeeper_core::model::settings::PauseSwitch;
 use std::sync::Mutex;
@@ -36,6 +38,8 @@ enum Method {
     Drifted,
     /// A node expires soon.
     Expiring,
+    /// The NodePool of a node is deleted.
+    PoolDeleted,
 }
 
 impl Method {
@@ -43,6 +47,8 @@ impl Method {
     const FALLING: [Self; 4] = [Self::Empty, Self::Deleted, Self::ReplacedByOne, Self::ReplacedTogether];
     /// Those by which nodes are disrupted whatever they cost.
     const OUTDATED: [Self; 2] = [Self::Drifted, Self::Expiring];
+    /// Those by which a NodePool is deleted.
+    const DELETED: [Self; 1] = [Self::PoolDeleted];
 }
 
 /// What interrupts the controller at a write.
@@ -96,7 +102,7 @@ impl Interruption {
     }
 }
 
-fn budget_of(name: &str, limit: BudgetLimit) -> (ObjectKey, PodBudget) {
+pub(super) fn budget_of(name: &str, limit: BudgetLimit) -> (ObjectKey, PodBudget) {
     let mut selector = Requirements::new();
     selector.add("app", Requirement::any_of([name]));
     (
@@ -118,7 +124,7 @@ fn falling(method: Method, seed: u64) -> WorldSetup {
         Method::Empty | Method::Deleted => &["2"],
         Method::ReplacedByOne => &["2", "4", "8", "16"],
         Method::ReplacedTogether => &["8", "16"],
-        Method::Drifted | Method::Expiring => unreachable!("load does not fall there"),
+        Method::Drifted | Method::Expiring | Method::PoolDeleted => unreachable!("load does not fall there"),
     };
     if method == Method::Empty {
         pool.disruption.policy = ConsolidationPolicy::WhenEmpty;
@@ -130,7 +136,7 @@ fn falling(method: Method, seed: u64) -> WorldSetup {
         Method::Deleted => ((number(3, 8), 600), (number(3, 6), 600), 0),
         Method::ReplacedByOne => ((number(1, 3), 700), (number(4, 12), 900), number(0, 1)),
         Method::ReplacedTogether => ((10, i64::from(number(2650, 3050))), (number(2, 5), 1500), 0),
-        Method::Drifted | Method::Expiring => unreachable!("load does not fall there"),
+        Method::Drifted | Method::Expiring | Method::PoolDeleted => unreachable!("load does not fall there"),
     };
     start.manifests.pools = vec![pool];
     start.manifests.workloads =
@@ -142,7 +148,7 @@ fn falling(method: Method, seed: u64) -> WorldSetup {
     let steps = match method {
         Method::ReplacedByOne => 1,
         Method::ReplacedTogether => stays.0 / 2,
-        Method::Empty | Method::Deleted | Method::Drifted | Method::Expiring => stays.0.max(leaves.0),
+        _ => stays.0.max(leaves.0),
     };
     if method == Method::ReplacedTogether {
         start.actions.push(after(0, Action::Pause { switches: vec![PauseSwitch::Disrupt.into()], duration: None }));
@@ -188,13 +194,34 @@ fn outdated_world_of(seed: u64) -> WorldSetup {
     start
 }
 
-/// True while nodes are marked, deleted or launched for others.
+/// A world in which the load stays, and a NodePool is deleted beside another.
+fn deleted_world_of(seed: u64) -> WorldSetup {
+    let mut start = outdated_world_of(seed);
+    start.actions.clear();
+    let pool = &mut start.manifests.pools[0];
+    pool.expire_after = None;
+    let other = NodePool {
+        name: NodePoolName::new("other").unwrap(),
+        uid: Uid::new("other").unwrap(),
+        weight: 1,
+        ..pool.clone()
+    };
+    let propagation = if seed.is_multiple_of(2) { Propagation::Background } else { Propagation::Foreground };
+    start.actions.push(after(FALL, Action::DeletePool { pool: pool.name.clone(), propagation }));
+    start.manifests.pools.push(other);
+    start
+}
+
+/// True while nodes are marked, deleted or launched for others, or a NodePool is being deleted.
 fn is_disrupting(world: &World) -> bool {
-    world.cluster().state().claims().values().any(|claim| {
-        claim.deleting_at.is_some()
-            || claim.status.disrupted.is_some()
-            || !claim.spec.replaces.is_empty() && claim.status.initialized.is_none()
-    })
+    let mut pools = world.cluster().state().pools().values();
+    let is_deleting = pools.any(|pool| pool.deletion.requested_at.is_some());
+    is_deleting
+        || world.cluster().state().claims().values().any(|claim| {
+            claim.deleting_at.is_some()
+                || claim.status.disrupted.is_some()
+                || !claim.spec.replaces.is_empty() && claim.status.initialized.is_none()
+        })
 }
 
 /// Plays a world to its end, and returns the writes of the controller while nodes are disrupted, with their times.
@@ -226,6 +253,7 @@ fn methods(world: &World) -> BTreeSet<Method> {
         (Method::ReplacedTogether, is_replaced && together),
         (Method::Drifted, disrupted("drifted: ")),
         (Method::Expiring, disrupted("expiring: ")),
+        (Method::PoolDeleted, disrupted("nodepool_deleted: ")),
     ];
     found.into_iter().filter_map(|(method, occurs)| occurs.then_some(method)).collect()
 }
@@ -261,6 +289,14 @@ fn wrong_at_end(world: &World, whole: &World, most_pods: impl Fn(&str) -> u64) -
     }
     if let Some(claim) = cluster.claims().values().find(|claim| claim.status.disrupted.is_some()) {
         return Some(format!("{} is marked", claim.name));
+    }
+    if let Some(pool) = cluster.pools().values().find(|pool| pool.deletion.requested_at.is_some()) {
+        return Some(format!("{} is still being deleted", pool.name));
+    }
+    let has_pool =
+        |claim: &&Arc<Claim>| claim.spec.pool.as_ref().is_some_and(|name| cluster.pools().get(name).is_some());
+    if let Some(claim) = cluster.claims().values().find(|claim| !has_pool(claim)) {
+        return Some(format!("{} has been left behind", claim.name));
     }
     let before = evictions(whole);
     let more = evictions(world).into_iter().find(|(workload, evicted)| {
@@ -310,6 +346,12 @@ fn every_disruption_ends_wherever_the_controller_is_interrupted() {
 #[test]
 fn every_outdated_node_is_replaced_wherever_the_controller_is_interrupted() {
     search_all(4, outdated_world_of, &Method::OUTDATED);
+}
+
+/// The same where a NodePool is deleted.
+#[test]
+fn every_deleted_pool_is_gone_with_its_nodes_wherever_the_controller_is_interrupted() {
+    search_all(2, deleted_world_of, &Method::DELETED);
 }
 
 /// Interrupts the worlds of so many seeds, or of those that are requested; among them all these methods must occur.

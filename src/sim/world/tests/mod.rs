@@ -10,6 +10,7 @@ mod history;
 mod lost_nodes;
 mod moves;
 mod node_health;
+mod pool_deletion;
 mod replacement_loops;
 mod restores;
 mod statuses;
@@ -68,7 +69,7 @@ fn mk_pool(name: &str, weight: i32, capacity_types: &[&str], cores: i64) -> Node
             budgets: vec![Budget { nodes: BudgetNodes::Percent(10), reasons: None, window: None }],
         },
         replicas: None,
-        deleting_at: None,
+        deletion: Default::default(),
         generation: 1,
         status: Default::default(),
     }

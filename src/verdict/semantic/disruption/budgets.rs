@@ -125,7 +125,7 @@ fn consequence(pool: &NodePool, reasons: &[DisruptionReason]) -> String {
         .map(|reason| match reason {
             DisruptionReason::Underutilized => "nodes are never consolidated (Underutilized)",
             DisruptionReason::Empty => "empty nodes are never removed (Empty)",
-            DisruptionReason::Drifted | DisruptionReason::Expiring => {
+            DisruptionReason::Drifted | DisruptionReason::Expiring | DisruptionReason::NodePoolDeleted => {
                 "nodes are never replaced for a new image or a changed NodePool or AKSNodeClass (Drifted)"
             }
         })
@@ -217,7 +217,7 @@ impl Budgets<'_> {
         REASONS.into_iter().filter(move |reason| match reason {
             DisruptionReason::Underutilized => underused,
             DisruptionReason::Empty => consolidated,
-            DisruptionReason::Drifted | DisruptionReason::Expiring => true,
+            DisruptionReason::Drifted | DisruptionReason::Expiring | DisruptionReason::NodePoolDeleted => true,
         })
     }
 }

@@ -1,12 +1,14 @@
 //! What kubectl and GitOps tools read in the status of NodePools, AKSNodeClasses and NodeClaims.
 
 use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::api::DynamicObject;
 use napkeeper_tests::environment::Environment;
 use napkeeper_tests::environment::state::{claims, objects, running};
 use napkeeper_tests::manifests::quickstart;
 use napkeeper_tests::wait::eventually;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const STEP: Duration = Duration::from_secs(120);
@@ -90,9 +92,18 @@ async fn only_our_manager(env: &Environment) -> Result<()> {
             let fields = object.metadata.managed_fields.unwrap_or_default();
             let ours = fields.iter().filter(|f| f.manager.as_deref().is_some_and(|m| m.starts_with("napkeeper-")));
             let ours: Vec<_> = ours.filter(|f| f.manager.as_deref() != Some("napkeeper-tests")).collect();
-            let names: Vec<_> = ours.iter().filter_map(|f| f.manager.as_deref()).collect();
-            ensure!(names == [manager], "{kind}: {names:?}");
-            ensure!(ours.iter().all(|f| f.subresource.as_deref() == Some("status")), "{kind}: {ours:?}");
+            let names: BTreeSet<_> = ours.iter().filter_map(|f| f.manager.as_deref()).collect();
+            ensure!(names == BTreeSet::from([manager]), "{kind}: {names:?}");
+            // Beside the status nothing but the finalizer of NodePools: the spec is Git's.
+            let is_status = |f: &ManagedFieldsEntry| f.subresource.as_deref() == Some("status");
+            let others: Vec<_> = ours.iter().filter(|f| !is_status(f)).filter_map(|f| f.fields_v1.as_ref()).collect();
+            let finalizers = |fields: &&FieldsV1| {
+                let metadata =
+                    fields.0.as_object().filter(|all| all.len() == 1).and_then(|all| all["f:metadata"].as_object());
+                metadata.is_some_and(|metadata| metadata.len() == 1 && metadata.contains_key("f:finalizers"))
+            };
+            ensure!(others.iter().all(finalizers), "{kind}: {ours:?}");
+            ensure!(others.len() == usize::from(kind == "NodePool"), "{kind}: {ours:?}");
         }
     }
     Ok(())

@@ -101,6 +101,7 @@ async fn the_companion_installs_beside_upstream_and_cannot_change_it() -> Result
         &[
             ("controller", "watch", ("karpenter.sh", "nodeclaims"), true),
             ("controller", "patch", ("karpenter.sh", "nodeclaims"), false),
+            ("controller", "patch", ("karpenter.sh", "nodepools"), false),
             ("controller", "patch", ("karpenter.sh", "nodepools/status"), false),
             ("controller", "patch", ("karpenter.azure.com", "aksnodeclasses/status"), false),
             ("controller", "delete", ("", "nodes"), false),
@@ -131,7 +132,9 @@ async fn the_provisioner_installs_on_an_empty_cluster_and_may_manage_nodes() -> 
         &[
             ("controller", "create", ("karpenter.sh", "nodeclaims"), true),
             ("controller", "patch", ("karpenter.sh", "nodeclaims/status"), true),
-            ("controller", "patch", ("karpenter.sh", "nodepools"), false),
+            ("controller", "patch", ("karpenter.sh", "nodepools"), true),
+            ("controller", "update", ("karpenter.sh", "nodepools"), false),
+            ("controller", "delete", ("karpenter.sh", "nodepools"), false),
             ("controller", "patch", ("karpenter.sh", "nodepools/status"), true),
             ("controller", "patch", ("karpenter.azure.com", "aksnodeclasses/status"), true),
             ("controller", "patch", ("karpenter.azure.com", "aksnodeclasses"), false),

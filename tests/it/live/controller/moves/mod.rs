@@ -5,6 +5,7 @@
 
 mod budgets;
 mod disks;
+mod pool_deletions;
 mod sets;
 mod volumes;
 
