@@ -17,12 +17,9 @@ impl Cluster {
         if self.store.claims().get(&draft.name).is_some() {
             return Err(ClusterError::Conflict);
         }
-        // The NodePool is read before.
-        if let Some(name) = &draft.spec.pool {
-            let pool = self.store.pools().get(name).ok_or(ClusterError::NotFound)?;
-            if pool.deletion.requested_at.is_some() {
-                return Err(ClusterError::NotFound);
-            }
+        let pool = draft.spec.pool.as_ref().and_then(|name| self.store.pools().get(name));
+        if pool.is_some_and(|pool| pool.deletion.requested_at.is_some()) {
+            return Err(ClusterError::NotFound);
         }
         let claim = Claim {
             name: draft.name.clone(),
