@@ -57,7 +57,7 @@ pub struct Replacement {
     /// Why they were replaced.
     pub cause: RecurringCause,
     /// How many replacements for it have followed each other: of drift in the NodePool, this one included; of consolidation those
-    /// before this one, each of the one before, of which only those count that [bring something back](Self::brings_back).
+    /// before this one, each of the one before, of which only those count that bring an offering of the row back.
     pub in_a_row: u32,
     /// Of consolidation: size and capacity type of nodes before it in the row, which it counts to bring back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
