@@ -254,7 +254,7 @@ fn a_loop_survives_a_restart_and_is_told_with_what_keeps_a_node() {
     );
     assert_eq!(kept.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
     assert!(matches!(kept[0], DisruptionBlocker::ReplacementLoop(_)));
-    assert_eq!(Obstacle::Blocked(kept[0].clone()).until(), Some(next_at), "it is told so before it begins");
+    assert_eq!(Obstacle::Blocked(kept[0].clone()).until(), Some(next_at), "it is reported before it begins");
     let empty = world.kept("c01", DisruptionReason::Empty);
     assert!(empty.is_empty(), "{empty:?}");
 }

@@ -60,9 +60,15 @@ fn drifted_nodes_are_replaced_within_the_budget_the_new_ones_first() {
     assert_eq!(world.wait(60), ["mark c00", "mark c01"]);
     assert_eq!(world.wait(60), ["taint aks-c00", "taint aks-c01"]);
     assert_eq!(world.wait(60), [format!("create {SMALL}"), format!("create {SMALL}")]);
+    two_go_after_their_replacements(&mut world, "drifted");
+}
+
+/// The replacements of two of three nodes are launched, with a budget of two: the two go once these are ready, and then the third is
+/// marked.
+pub(super) fn two_go_after_their_replacements(world: &mut World, category: &str) {
     assert!(world.wait(120).is_empty(), "it waits for the replacements");
     world.initialize_all();
-    assert_eq!(world.wait(60), ["drifted c00", "drifted c01"]);
+    assert_eq!(world.wait(60), [format!("{category} c00"), format!("{category} c01")]);
     assert!(world.wait(120).is_empty(), "the budget is used up until they are gone");
     world.drain();
     assert_eq!(world.wait(120), ["mark c02"]);

@@ -1,5 +1,6 @@
 //! Tests of how the nodes of a deleted NodePool are taken away.
 
+use super::outdated::two_go_after_their_replacements;
 use super::*;
 use crate::disruption::reconcile_pool_deletions;
 use crate::fixtures::being_deleted;
@@ -49,12 +50,7 @@ fn its_nodes_go_within_its_last_budget_and_nodes_of_another_pool_come_first() {
     assert_eq!(world.wait(60), ["taint aks-c00", "taint aks-c01"]);
     assert_eq!(world.wait(60), [format!("create {SMALL}"), format!("create {SMALL}")]);
     assert!(world.drafts.iter().all(|draft| world.pool_of(draft) == other().name));
-    assert!(world.wait(120).is_empty(), "it waits for the replacements");
-    world.initialize_all();
-    assert_eq!(world.wait(60), ["nodepool_deleted c00", "nodepool_deleted c01"]);
-    assert!(world.wait(120).is_empty(), "the budget is used up until they are gone");
-    world.drain();
-    assert_eq!(world.wait(120), ["mark c02"]);
+    two_go_after_their_replacements(&mut world, "nodepool_deleted");
 }
 
 #[test]

@@ -36,13 +36,13 @@ const POD: &str = "1200m";
 const BALLAST: &str = "2400m";
 
 /// One stream of manifests.
-fn stream(objects: &[Value]) -> String {
+pub(super) fn stream(objects: &[Value]) -> String {
     // JSON is YAML.
     objects.iter().map(|object| format!("---\n{object}\n")).collect()
 }
 
 /// An AKSNodeClass with all defaults.
-fn node_class() -> Value {
+pub(super) fn node_class() -> Value {
     json!({ "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "default" } })
 }
 
@@ -65,7 +65,7 @@ fn pool(name: &str, sizes: &[&str]) -> Value {
 }
 
 /// A Deployment without replicas, whose pods request so much CPU on nodes of a pool.
-fn deployment(app: &str, pool: &str, cpu: &str) -> Value {
+pub(super) fn deployment(app: &str, pool: &str, cpu: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": app, "namespace": "default" },
         "spec": { "replicas": 0, "selector": { "matchLabels": { "app": app } }, "template": template(app, pool, cpu) },
@@ -90,7 +90,7 @@ fn take_time(mut workload: Value) -> Value {
 }
 
 /// A PodDisruptionBudget of an app.
-fn budget(app: &str, field: &str, value: Value) -> Value {
+pub(super) fn budget(app: &str, field: &str, value: Value) -> Value {
     json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": app, "namespace": "default" },
         "spec": { field: value, "selector": { "matchLabels": { "app": app } } },

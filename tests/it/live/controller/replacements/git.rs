@@ -1,5 +1,6 @@
 //! The NodePools and the AKSNodeClass in Git, which Flux syncs and waits for.
 
+use super::super::moves::{node_class, stream};
 use super::{LEGACY, STEP, WEB_BUDGET, World, claims_of, names_of};
 use anyhow::{Context, Result, ensure};
 use napkeeper_tests::environment::Environment;
@@ -27,10 +28,8 @@ impl Git {
 
     /// Commits, and waits for what Flux says of it.
     pub(super) async fn commit(&mut self, env: &Environment, timeout: &str) -> Result<Value> {
-        let class = json!({
-            "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "default" },
-            "spec": { "kubelet": self.kubelet },
-        });
+        let mut class = node_class();
+        class["spec"] = json!({ "kubelet": self.kubelet });
         let legacy = json!({ "group": "legacy" });
         let old = weighted(pool("old", "on-demand", "1", &legacy), 10);
         let all = [
@@ -56,11 +55,6 @@ fn documented_checks() -> Result<Value> {
         examples.find(|example| example.contains("healthCheckExprs")).context("docs/status.md has no example")?;
     let fields: Value = serde_saphyr::from_str(example)?;
     Ok(fields["spec"].clone())
-}
-
-/// One stream of manifests. JSON is YAML.
-pub(super) fn stream(objects: &[Value]) -> String {
-    objects.iter().map(|object| format!("---\n{object}\n")).collect()
 }
 
 /// A NodePool whose nodes have four cores, live for eight days, and are not consolidated.

@@ -5,6 +5,7 @@ mod health;
 mod rolls;
 
 use super::availability::Sampler;
+use super::moves::{budget, deployment, stream};
 use anyhow::{Context, Result, ensure};
 use git::Git;
 use kube::ResourceExt;
@@ -88,34 +89,23 @@ async fn step(name: &'static str, run: impl Future<Output = Result<()>>) -> Resu
 
 /// What the users of the cluster run.
 fn workloads() -> String {
-    let budget = |app: &str| {
-        json!({
-            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": app, "namespace": "default" },
-            "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": app } } },
-        })
-    };
     let pool = |name: &str| json!({ "karpenter.sh/nodepool": name });
-    let mut all: Vec<Value> = APPS.map(budget).into();
+    let mut all: Vec<Value> = APPS.map(|app| budget(app, "maxUnavailable", json!(1))).into();
     all.extend([
-        deployment("web", WEB, "2400m", pool("web")),
-        deployment("batch", BATCH, "2400m", pool("batch")),
-        deployment("spot", 2, "1200m", pool("spot")),
-        deployment("legacy", LEGACY, "2400m", json!({ "group": "legacy" })),
+        running_on("web", WEB, "2400m", pool("web")),
+        running_on("batch", BATCH, "2400m", pool("batch")),
+        running_on("spot", 2, "1200m", pool("spot")),
+        running_on("legacy", LEGACY, "2400m", json!({ "group": "legacy" })),
     ]);
-    git::stream(&all)
+    stream(&all)
 }
 
-fn deployment(app: &str, replicas: usize, cpu: &str, selector: Value) -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": app, "namespace": "default" },
-        "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": app } }, "template": {
-            "metadata": { "labels": { "app": app } },
-            "spec": {
-                "nodeSelector": selector,
-                "containers": [{ "name": app, "image": app, "resources": { "requests": { "cpu": cpu, "memory": "1Gi" } } }],
-            },
-        } },
-    })
+/// A Deployment with so many replicas on nodes with these labels.
+fn running_on(app: &str, replicas: usize, cpu: &str, selector: Value) -> Value {
+    let mut deployment = deployment(app, app, cpu);
+    deployment["spec"]["replicas"] = replicas.into();
+    deployment["spec"]["template"]["spec"]["nodeSelector"] = selector;
+    deployment
 }
 
 /// The NodeClaims of a NodePool.

@@ -4,7 +4,6 @@ use super::{STEP, WEB, World};
 use super::{WEB_BUDGET, all_replaced, all_stay, events, names_of, rollout};
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
-use jiff::civil::Weekday;
 use napkeeper_tests::environment::Environment;
 use napkeeper_tests::wait::eventually;
 use serde_json::{Value, json};
@@ -37,7 +36,7 @@ pub(super) async fn an_image_waits_for_its_window(world: &mut World) -> Result<(
     let World { env, controller, .. } = world;
     let day = (env.now() + SignedDuration::from_hours(48)).to_zoned(jiff::tz::TimeZone::UTC);
     let window = json!({ "nodeImage": {
-        "schedule": { "weekly": { "intervalWeeks": 1, "dayOfWeek": name(day.weekday()) } },
+        "schedule": { "weekly": { "intervalWeeks": 1, "dayOfWeek": day.strftime("%A").to_string() } },
         "startTime": format!("{:02}:00", day.hour()), "durationHours": 8,
     } });
     env.configure(|cluster| {
@@ -68,16 +67,4 @@ pub(super) async fn nodes_of_one_age_expire_within_the_budget(env: &mut Environm
     let most = all_replaced(env, "web", &before).await?;
     ensure!(most <= WEB_BUDGET, "{most} nodes went at once, {WEB_BUDGET} may");
     Ok(())
-}
-
-fn name(day: Weekday) -> &'static str {
-    match day {
-        Weekday::Monday => "Monday",
-        Weekday::Tuesday => "Tuesday",
-        Weekday::Wednesday => "Wednesday",
-        Weekday::Thursday => "Thursday",
-        Weekday::Friday => "Friday",
-        Weekday::Saturday => "Saturday",
-        Weekday::Sunday => "Sunday",
-    }
 }
