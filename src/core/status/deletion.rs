@@ -194,9 +194,14 @@ fn hold(pool: &NodePool, waiting: &[&Arc<Claim>], reporter: &Reporter<'_>) -> Op
     if budget_left(snapshot, pool, REASON, now) == 0 {
         return Some("spec.disruption.budgets allow no more nodes to be disrupted now".to_owned());
     }
-    let protected = |blocker: &DisruptionBlocker| match blocker {
+    let passes = |blocker: &DisruptionBlocker| match blocker {
         DisruptionBlocker::PodProtected(_, by) => !by.is_permanent(),
+        DisruptionBlocker::NotReady => true,
         _ => false,
     };
-    waiting.iter().flat_map(|claim| blockers(snapshot, claim, now)).find(protected).map(|blocker| blocker.to_string())
+    waiting.iter().find_map(|claim| {
+        let blocker = blockers(snapshot, claim, now).into_iter().find(passes)?;
+        let node = snapshot.node_of(claim).map_or("", |node| node.name.as_str());
+        Some(format!("node {node}: {blocker}"))
+    })
 }

@@ -531,14 +531,16 @@ fn only_what_lasts_is_told_as_keeping_nodes() {
     snapshot.put_disruption_budget(budget.key.clone(), budget.clone());
     let told = removal_of(&snapshot, &[]);
     assert_eq!(&*told.reason, "NodesLeft");
-    let wanted = "2 nodes are left, of which 0 are going; 2 are waiting: pod default/web cannot be evicted: \
-                  PodDisruptionBudget default/web allows no eviction now";
+    let wanted = "2 nodes are left, of which 0 are going; 2 are waiting: node aks-general-a: pod default/web cannot be \
+                  evicted: PodDisruptionBudget default/web allows no eviction now";
     assert_eq!(&*told.message, wanted);
     let never = PodDisruptionBudget { is_fully_blocking: true, ..budget };
     snapshot.put_disruption_budget(never.key.clone(), never);
     let told = removal_of(&snapshot, &[]);
     assert_eq!(&*told.reason, "NodesKept");
-    assert!(told.message.contains("; 1 stays: node aks-general-a: pod default/web cannot be evicted: "), "{told:?}");
+    let wanted = "; 1 is waiting: node aks-general-b: the node is not ready; 1 stays: node aks-general-a: pod default/web \
+                  cannot be evicted: ";
+    assert!(told.message.contains(wanted), "{told:?}");
 }
 
 /// Those that somebody else has written, and that are not in use yet.

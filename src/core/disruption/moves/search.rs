@@ -94,8 +94,7 @@ pub(in crate::disruption) fn consolidate(
 impl<'a> Search<'a> {
     /// The cluster without these nodes and those of deleted NodePools, to which no pods are moved; `None` while pods wait for a
     /// node that is not launched yet.
-    pub(super) fn simulation(&self, mut leaving: BTreeSet<NodeName>) -> Option<Simulation<'a>> {
-        leaving.extend(self.snapshot.nodes_of_deleted_pools().map(|node| node.name.clone()));
+    pub(super) fn simulation(&self, leaving: BTreeSet<NodeName>) -> Option<Simulation<'a>> {
         let Self { snapshot, provision, buffer_capacity, now, .. } = *self;
         let available = (self.available_offerings)();
         Simulation::new(SimulationInput { snapshot, provision, available, buffer_capacity, now }, leaving)

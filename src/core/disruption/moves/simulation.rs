@@ -61,8 +61,8 @@ pub(super) struct SimulationInput<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    /// The cluster without these nodes; `None` while pods wait for a node that is not launched yet: what is disrupted
-    /// then might be what they get.
+    /// The cluster without these nodes and those of deleted NodePools, to which no pods are moved; `None` while pods wait for a
+    /// node that is not launched yet: what is disrupted then might be what they get.
     pub(super) fn new(input: SimulationInput<'a>, leaving: BTreeSet<NodeName>) -> Option<Self> {
         let SimulationInput { snapshot, provision, available, buffer_capacity, now } = input;
         let waiting = provision.placeable_pods(snapshot, now);
@@ -76,15 +76,30 @@ impl<'a> Simulation<'a> {
             unschedulable: 0,
             beside: Vec::new(),
         };
-        if base.waiting.is_empty() {
-            return Some(base);
+        let of_deleted: BTreeSet<NodeName> = snapshot.nodes_of_deleted_pools().map(|node| node.name.clone()).collect();
+        if !base.waiting.is_empty() {
+            // Pods that wait may take nodes of deleted NodePools, as in provisioning.
+            let outcome = base.schedule(&BTreeSet::new(), &[], MAX_NEW_NODES);
+            let keys: BTreeSet<&ObjectKey> = base.waiting.iter().map(|pod| &pod.key).collect();
+            let wants_node = |p: &PodPlacement| matches!(p.target, Target::New(_)) && keys.contains(&p.pod);
+            if outcome.placements.iter().any(wants_node) {
+                return None;
+            }
+            base.unschedulable = unplaced(&outcome).filter(|pod| !pod.is_chunk()).count();
+            base.forget_placed_on(&of_deleted, &outcome);
         }
-        let outcome = base.schedule(&BTreeSet::new(), &[], MAX_NEW_NODES);
-        if !outcome.new_nodes.is_empty() {
-            return None;
-        }
-        base.unschedulable = unplaced(&outcome).filter(|pod| !pod.is_chunk()).count();
+        base.leaving.extend(of_deleted);
         Some(base)
+    }
+
+    /// Leaves out the waiting pods that are placed on these nodes.
+    fn forget_placed_on(&mut self, nodes: &BTreeSet<NodeName>, outcome: &SchedulingResult) {
+        let is_there = |placement: &&PodPlacement| match &placement.target {
+            Target::Node(node) => nodes.contains(node),
+            Target::Claim(_) | Target::New(_) => false,
+        };
+        let placed: BTreeSet<&ObjectKey> = outcome.placements.iter().filter(is_there).map(|p| &p.pod).collect();
+        self.waiting.retain(|pod| !placed.contains(&pod.key));
     }
 
     /// The cluster in which these candidates are deleted too. Their pods go to nodes that are ready.

@@ -107,6 +107,24 @@ impl World {
         self.snapshot.put_buffer(buffer.key.clone(), buffer);
     }
 
+    /// A pod of so many thousandths of a core that waits for a node; none of 0.
+    fn put_pending(&mut self, cpu: i64) {
+        if cpu > 0 {
+            self.snapshot.put_pod(crate::fixtures::pod("pending", &Arc::new(shape("pending", cpu, 1))));
+        }
+    }
+
+    /// What is done in two minutes where a third NodePool has two nodes, each of which could take the pod of the other, but not
+    /// much more, while no budget lets a node of the deleted one go.
+    fn consolidated(&mut self) -> Vec<String> {
+        let third = NodePool { name: NodePoolName::new("third").unwrap(), ..pool("third") };
+        ["t00", "t01"].into_iter().for_each(|name| self.put_used(name, &third, 7_000));
+        self.snapshot.put_pool(third.name.clone(), third);
+        self.pool.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: None, window: None }];
+        self.delete_pool();
+        self.all(120)
+    }
+
     /// A node of a NodePool with a pod of so many thousandths of a core.
     fn put_used(&mut self, name: &str, pool: &NodePool, cpu: i64) {
         let (mut claim, node) = managed(name, pool, offering(LARGE, 1, OnDemand));
@@ -117,13 +135,17 @@ impl World {
     }
 }
 
+/// Pods that wait: none, one for which there is room everywhere, and one that only the deleted NodePool has room for.
+const PENDING_CPU: [i64; 3] = [0, 100, 11_000];
+
 /// What only the deleted NodePool has room for, and what another would be launched for.
 #[test]
 fn capacity_of_buffers_on_its_nodes_keeps_no_node() {
-    for sizes in [&[SMALL][..], &[SMALL, LARGE]] {
+    for (sizes, pending) in [&[SMALL][..], &[SMALL, LARGE]].into_iter().flat_map(|s| PENDING_CPU.map(|cpu| (s, cpu))) {
         let mut world = World::new(LARGE, 2);
         world.run_pod("a", "c00", 500);
         world.put_chunk(10_000);
+        world.put_pending(pending);
         let requirements = [(labels::CAPACITY_TYPE, &["on-demand"][..]), (labels::INSTANCE_TYPE, sizes)];
         let other = NodePool { requirements: requirements_in(&requirements), ..other() };
         world.put_used("o00", &other, 12_000);
@@ -135,22 +157,39 @@ fn capacity_of_buffers_on_its_nodes_keeps_no_node() {
         done.extend(world.all(60));
         done.retain(|step| step.starts_with("nodepool_deleted"));
         done.sort();
-        assert_eq!(done, ["nodepool_deleted c00", "nodepool_deleted c01"], "{sizes:?}");
+        assert_eq!(done, ["nodepool_deleted c00", "nodepool_deleted c01"], "{sizes:?}, {pending}");
     }
 }
 
 #[test]
 fn capacity_of_buffers_on_its_nodes_stops_no_consolidation() {
-    let mut world = World::new(LARGE, 1);
-    world.put_chunk(10_000);
-    // Each could take the pod of the other, but not the chunk too.
-    let third = NodePool { name: NodePoolName::new("third").unwrap(), ..pool("third") };
-    ["t00", "t01"].into_iter().for_each(|name| world.put_used(name, &third, 7_000));
-    world.snapshot.put_pool(third.name.clone(), third);
-    world.pool.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: None, window: None }];
-    world.delete_pool();
-    let done = world.all(120);
+    for pending in PENDING_CPU {
+        let mut world = World::new(LARGE, 1);
+        world.put_chunk(10_000);
+        world.put_pending(pending);
+        let done = world.consolidated();
+        assert!(done.iter().any(|step| step.starts_with("underutilized t0")), "{pending}: {done:?}");
+    }
+}
+
+/// A pod that keeps a node from going has room on another node of the deleted NodePool alone.
+#[test]
+fn a_pod_of_a_node_that_is_going_stops_no_consolidation() {
+    let mut world = World::new(LARGE, 2);
+    world.run_pod("held", "c01", 11_000);
+    let going = Claim { deleting_at: Some(at(-600)), ..world.claim("c01") };
+    world.snapshot.put_claim(going);
+    let done = world.consolidated();
     assert!(done.iter().any(|step| step.starts_with("underutilized t0")), "{done:?}");
+}
+
+/// What is disrupted then might be what it gets.
+#[test]
+fn a_pod_that_waits_for_a_new_node_stops_consolidation() {
+    let mut world = World::new(LARGE, 1);
+    world.put_pending(11_000);
+    world.run_pod("busy", "c00", 10_000);
+    assert_eq!(world.consolidated(), Vec::<String>::new());
 }
 
 /// Something that holds a deletion.
