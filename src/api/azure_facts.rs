@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// Name of the ConfigMap.
 pub const FACTS_CONFIG_MAP: &str = "napkeeper-facts";
+/// The key of sizes that have vanished. It is part of the fact `sizes`; one that earlier versions do not read.
+const VANISHED_SIZES: &str = "vanishedSizes";
 /// The format's version. Another one is not read.
 pub const FORMAT_VERSION: &str = "1";
 
@@ -152,6 +154,9 @@ impl PublishedFacts {
         ]);
         let sizes = known.sizes.as_ref().map(|f| (f.as_of, f.value.sizes.values().map(size_row).collect::<Vec<_>>()));
         self.insert(&mut data, FactKind::Sizes, sizes);
+        let vanished = known.sizes.as_ref().map(|fact| &fact.value.vanished).filter(|vanished| !vanished.is_empty());
+        let vanished = vanished.and_then(|vanished| serde_json::to_string(vanished).ok());
+        data.extend(vanished.map(|text| (VANISHED_SIZES.to_owned(), text)));
         let prices = known.prices.as_ref().map(|f| (f.as_of, price_rows(&f.value)));
         self.insert(&mut data, FactKind::Prices, prices);
         let quota = known.quota.as_ref().map(|q| {
@@ -187,10 +192,11 @@ impl PublishedFacts {
         }
         let region = Region::new(text("region")).map_err(|_| FactsError::Region(text("region").to_owned()))?;
         let mut read = Reading { data, failing: BTreeMap::new(), unreadable: Vec::new() };
+        let vanished = read.read_vanished_sizes();
         let known = AzureFacts {
             sizes: read.read_fact(FactKind::Sizes, |rows: Vec<Size>| {
                 let listed = rows.into_iter().map(|row| (row.name.clone(), listed(row, &region)));
-                Arc::new(SizeListing { sizes: listed.collect() })
+                Arc::new(SizeListing { sizes: listed.collect(), vanished })
             }),
             prices: read.read_fact(FactKind::Prices, |rows| Arc::new(price_list(rows))),
             quota: read
@@ -240,6 +246,14 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    fn read_vanished_sizes(&mut self) -> BTreeMap<VmSize, Timestamp> {
+        let text = self.data.get(VANISHED_SIZES).map_or("{}", String::as_str);
+        serde_json::from_str(text).unwrap_or_else(|error| {
+            self.unreadable.push(format!("{VANISHED_SIZES}: {error}"));
+            BTreeMap::new()
+        })
+    }
+
     fn read_fact<W: DeserializeOwned, T>(&mut self, kind: FactKind, meant: impl FnOnce(W) -> T) -> Option<Fact<T>> {
         let text = self.data.get(kind.as_str())?;
         match serde_json::from_str::<DatedFact<W>>(text) {
@@ -358,6 +372,7 @@ mod tests {
         let as_of = time("2026-11-21T20:00:00Z");
         let mut prices = PriceList::new();
         let mut sizes = BTreeMap::new();
+        let vanished = BTreeMap::from([(VmSize::new("Standard_A1").unwrap(), as_of)]);
         for mut size in offered {
             let name = size.facts.name.clone();
             prices.insert(name.clone(), SizePrices { on_demand: size.on_demand.take(), spot: size.spot.take() });
@@ -381,7 +396,7 @@ mod tests {
         let lock = |n| Lock { id: id(n), level: LockLevel::ReadOnly, notes: Some(Arc::from("by finance")) };
         let version = ImageVersion { version: Arc::from("202608.01.0"), published_at: Some(as_of) };
         let known = AzureFacts {
-            sizes: Some(Fact { as_of, value: Arc::new(SizeListing { sizes }) }),
+            sizes: Some(Fact { as_of, value: Arc::new(SizeListing { sizes, vanished }) }),
             quota: Some(quota),
             prices: Some(Fact { as_of, value: Arc::new(prices) }),
             images: Some(Fact { as_of, value: [(Arc::from("2204gen2containerd"), version)].into() }),

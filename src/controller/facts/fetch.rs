@@ -10,6 +10,7 @@ use napkeeper_core::catalog::live::{
 use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
 use napkeeper_core::model::names::VmSize;
 use napkeeper_kube::list;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Share of the known prices that a price list must have to be accepted, in per cent.
@@ -105,20 +106,25 @@ impl FactCollector {
     async fn sizes(&self, at: Timestamp) -> Result<SizeListing, FetchError> {
         let FactSources { azure, scope: FactScope { catalog, embedded, .. }, .. } = &self.sources;
         let gpus = |name: &VmSize| catalog.size(name).and_then(|facts| facts.gpu.clone());
-        let mut sizes = Vec::new();
+        let (mut sizes, mut unreadable) = (Vec::new(), BTreeSet::new());
         for row in azure.sizes().await? {
             match row.read(&embedded.region, gpus) {
                 Ok(size) => sizes.push(size),
                 // It counts as missing, so its last known state stays for a while.
-                Err(error) => tracing::warn!(%error, "cannot parse a VM size of the listing"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot parse a VM size of the listing");
+                    unreadable.extend(VmSize::new(&row.name));
+                }
             }
         }
         let nothing = SizeListing::default();
         let last = self.known.sizes.as_ref().map_or(&nothing, |fact| &*fact.value);
         // The embedded catalogue is of another month and subscription: half of it is a reasonable minimum.
-        let listing = last
+        let mut listing = last
             .merge(sizes, embedded.sizes.len() / 2, at)
             .map_err(|e| FetchError { reason: e.to_string(), wait: None })?;
+        // Azure still has them.
+        listing.vanished.retain(|size, _| !unreadable.contains(size));
         for (size, since) in listing.missing() {
             tracing::warn!(%size, %since, "the size is no longer listed; keeping it for now");
         }

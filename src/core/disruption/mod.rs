@@ -32,8 +32,8 @@ pub use budget::{allowed_disruptions, is_active};
 pub(crate) use candidate::passes_blockers;
 pub use candidate::quiet_since;
 use candidate::{Candidate, disruption_candidates, outdated_candidates};
-pub use causes::{DeletedPool, Drift, DriftDetector, DriftReason, Expiry, ReplacementCause};
-use causes::{delete_expired, expiring, of_deleted_pools, record_drift};
+pub use causes::{DeletedPool, Drift, DriftDetector, DriftReason, Expiry, ReplacementCause, VanishedSize};
+use causes::{VanishedSizes, delete_expired, expiring, of_deleted_pools, record_drift};
 use jiff::{SignedDuration, Timestamp};
 pub use moves::PodWithoutRoom;
 use moves::{MoveMemory, Outdated, Search, consolidate, continue_moves, replace_outdated, soft_taint_deleted_pools};
@@ -70,6 +70,7 @@ pub struct DisruptionMemory {
     next_validation: Option<Timestamp>,
     /// Sets of nodes that are disrupted together.
     moves: MoveMemory,
+    vanished_sizes: VanishedSizes,
     offerings: OfferingsCache,
 }
 
@@ -182,7 +183,9 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
         balanced_pools: &balanced_pools,
     };
     soft_taint_deleted_pools(snapshot, now, plan);
-    if !replace_all_outdated(&search, &mut memory.moves, &mut budgets, plan) {
+    let windows = &settings.maintenance_windows;
+    let drifted = record_drift(snapshot, windows, &mut memory.vanished_sizes, now, plan);
+    if !replace_all_outdated(&search, drifted, &mut memory.moves, &mut budgets, plan) {
         let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used };
         consolidate(&search, nodes, &mut memory.moves, &mut budgets, plan);
         memory.next_validation = memory.next_validation.into_iter().chain(memory.moves.next_deletable_at(now)).min();
@@ -194,13 +197,13 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
 /// there are any: what is left of the cluster is seen in the next pass.
 fn replace_all_outdated(
     search: &Search<'_>,
+    mut drifted: BTreeMap<ClaimName, Drift>,
     memory: &mut MoveMemory,
     budgets: &mut RemainingBudgets<'_>,
     plan: &mut Plan,
 ) -> bool {
     let (snapshot, now) = (search.snapshot, search.now);
     let windows = &search.settings.maintenance_windows;
-    let mut drifted = record_drift(snapshot, windows, now, plan);
     drifted.retain(|_, drift| drift.maintenance_hold(windows, now).is_none());
     let mut expiring = expiring(snapshot, search.settings, now, plan);
     let deleted = of_deleted_pools(snapshot);

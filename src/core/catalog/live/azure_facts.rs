@@ -36,7 +36,7 @@ pub struct AzureFacts {
     pub locks: Option<Fact<Vec<Lock>>>,
 }
 
-/// What is known about the node resource group. None of it is evidence: where it is unknown or stale, a sweep deletes
+/// What is known about the node resource group and its region. None of it is evidence: where it is unknown or stale, a sweep deletes
 /// less or in another order, and nodes are launched that Azure may refuse.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InfrastructureFacts {
@@ -46,16 +46,22 @@ pub struct InfrastructureFacts {
     pub reservations: Option<Fact<Vec<CapacityReservation>>>,
     /// Locks of the node resource group, and of its resources.
     pub locks: Vec<Lock>,
+    /// VM sizes that Azure does not list any more, and since when.
+    pub vanished_sizes: Option<Fact<BTreeMap<VmSize, Timestamp>>>,
 }
 
 impl AzureFacts {
-    /// The facts about the node resource group.
+    /// The facts about the node resource group and its region, without sizes that can be had.
     #[must_use]
     pub fn infrastructure(&self) -> InfrastructureFacts {
         InfrastructureFacts {
             subnets: self.subnets.clone(),
             reservations: self.reservations.clone(),
             locks: self.locks.as_ref().map(|fact| fact.value.clone()).unwrap_or_default(),
+            vanished_sizes: self
+                .sizes
+                .as_ref()
+                .map(|fact| Fact { as_of: fact.as_of, value: fact.value.vanished.clone() }),
         }
     }
 }

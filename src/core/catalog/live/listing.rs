@@ -32,6 +32,8 @@ pub struct ListedSize {
 pub struct SizeListing {
     /// By name.
     pub sizes: BTreeMap<VmSize, ListedSize>,
+    /// Those that whole listings have lacked for [`MISSING_SIZE_RETENTION`] or longer, and which was the first.
+    pub vanished: BTreeMap<VmSize, Timestamp>,
 }
 
 /// An answer has so few sizes that it is rejected.
@@ -86,14 +88,20 @@ impl SizeListing {
             let lacks = newly.into_iter().take(MAX_NAMED_SIZES).cloned().collect();
             return Err(TruncatedListing { listed: has, known: present, missing: lacks });
         }
+        let mut vanished = self.vanished.clone();
         for (name, old) in &self.sizes {
             let since = old.missing_since.unwrap_or(now);
+            if sizes.contains_key(name) {
+                continue;
+            }
             if now.duration_since(since) < MISSING_SIZE_RETENTION {
-                let retained = || ListedSize { size: old.size.clone(), missing_since: Some(since) };
-                sizes.entry(name.clone()).or_insert_with(retained);
+                sizes.insert(name.clone(), ListedSize { size: old.size.clone(), missing_since: Some(since) });
+            } else {
+                vanished.insert(name.clone(), since);
             }
         }
-        Ok(Self { sizes })
+        vanished.retain(|name, _| !sizes.contains_key(name));
+        Ok(Self { sizes, vanished })
     }
 
     /// Sizes that the last listing did not name, with the time that they were missed first.
@@ -128,7 +136,14 @@ mod tests {
         let later = soon.merge(without.clone(), 1, hours(35)).unwrap();
         assert!(later.sizes.contains_key(&lost), "23 h");
         assert_eq!(later.merge(all.clone(), 1, hours(35)).unwrap().missing().count(), 0, "it is back");
-        assert!(!later.merge(without, 1, hours(36)).unwrap().sizes.contains_key(&lost));
+        assert!(later.vanished.is_empty(), "23 h");
+        let gone = later.merge(without.clone(), 1, hours(36)).unwrap();
+        assert!(!gone.sizes.contains_key(&lost));
+        let vanished = BTreeMap::from([(lost, hours(12))]);
+        assert_eq!(gone.vanished, vanished);
+        let gone = gone.merge(without, 1, hours(48)).unwrap();
+        assert_eq!(gone.vanished, vanished, "it is remembered");
+        assert!(gone.merge(all, 1, hours(60)).unwrap().vanished.is_empty(), "it is back");
     }
 
     #[test]

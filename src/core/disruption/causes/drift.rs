@@ -5,6 +5,7 @@
 //! record, or with that of another version of it, is compared by what is on itself, and not with its AKSNodeClass.
 
 use super::super::is_in_progress;
+use super::vanished_size::{self, VanishedSize, VanishedSizes};
 use super::version_drift::VersionDrift;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node_template::{FieldChange, NodeTemplate, TemplateObject};
@@ -31,6 +32,8 @@ pub enum DriftReason {
     NodePoolDrifted,
     /// Its node does not satisfy a requirement of its NodePool.
     RequirementsDrifted,
+    /// Azure does not list its VM size any more.
+    InstanceTypeNotFound,
     /// Its AKSNodeClass has changed.
     NodeClassDrift,
     /// Its kubelet is older than the control plane.
@@ -46,6 +49,7 @@ impl DriftReason {
         match self {
             Self::NodePoolDrifted => "NodePoolDrifted",
             Self::RequirementsDrifted => "RequirementsDrifted",
+            Self::InstanceTypeNotFound => "InstanceTypeNotFound",
             Self::NodeClassDrift => "NodeClassDrift",
             Self::K8sVersionDrift => "K8sVersionDrift",
             Self::ImageDrift => "ImageDrift",
@@ -60,6 +64,8 @@ pub struct Drift {
     pub changes: Vec<FieldChange>,
     /// The key of a requirement that its node does not satisfy.
     pub unmet_requirement: Option<Arc<str>>,
+    /// Its VM size, if Azure does not list that any more.
+    pub vanished_size: Option<VanishedSize>,
 }
 
 impl Drift {
@@ -71,6 +77,8 @@ impl Drift {
             DriftReason::NodePoolDrifted
         } else if self.unmet_requirement.is_some() {
             DriftReason::RequirementsDrifted
+        } else if self.vanished_size.is_some() {
+            DriftReason::InstanceTypeNotFound
         } else if has(TemplateObject::NodeClass) {
             DriftReason::NodeClassDrift
         } else if has(TemplateObject::Kubelet) {
@@ -90,6 +98,7 @@ impl Drift {
         let mut texts: Vec<String> = self.changes.iter().map(change).collect();
         let requirement = self.unmet_requirement.as_ref().and_then(|key| Some((key, pool.requirements.get(key)?)));
         texts.extend(requirement.map(|(key, requirement)| format!("{key} {requirement}")));
+        texts.extend(self.vanished_size.as_ref().map(|vanished| format!("vanished {}", vanished.size)));
         format!("{:016x}", fnv1a(texts.join("\n").bytes()))
     }
 
@@ -102,7 +111,7 @@ impl Drift {
     /// What the replacement of a node waits for that has only drifted by its image or its version.
     #[must_use]
     pub fn maintenance_hold(&self, windows: &MaintenanceWindows, now: Timestamp) -> Option<MaintenanceHold> {
-        windows.hold(&self.changes, now).filter(|_| self.unmet_requirement.is_none())
+        windows.hold(&self.changes, now).filter(|_| self.unmet_requirement.is_none() && self.vanished_size.is_none())
     }
 
     /// How it has drifted, and what its replacement waits for, for people.
@@ -118,16 +127,13 @@ impl Drift {
 
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, change) in self.changes.iter().take(MAX_TOLD).enumerate() {
-            let separator = if i == 0 { "" } else { "; " };
-            write!(f, "{separator}{change}")?;
-        }
-        if self.changes.len() > MAX_TOLD {
-            write!(f, "; and {} more fields", self.changes.len() - MAX_TOLD)?;
-        }
-        let Some(key) = &self.unmet_requirement else { return Ok(()) };
-        let separator = if self.changes.is_empty() { "" } else { "; " };
-        write!(f, "{separator}it does not satisfy the NodePool's requirement on {key}")
+        let mut texts: Vec<String> = self.changes.iter().take(MAX_TOLD).map(ToString::to_string).collect();
+        let untold = self.changes.len() - texts.len();
+        texts.extend((untold > 0).then(|| format!("and {untold} more fields")));
+        let requirement = self.unmet_requirement.as_ref();
+        texts.extend(requirement.map(|key| format!("it does not satisfy the NodePool's requirement on {key}")));
+        texts.extend(self.vanished_size.as_ref().map(ToString::to_string));
+        f.write_str(&texts.join("; "))
     }
 }
 
@@ -136,6 +142,7 @@ impl fmt::Display for Drift {
 pub(in crate::disruption) fn record_drift(
     snapshot: &Snapshot,
     windows: &MaintenanceWindows,
+    vanished_sizes: &mut VanishedSizes,
     now: Timestamp,
     plan: &mut Plan,
 ) -> BTreeMap<ClaimName, Drift> {
@@ -143,10 +150,11 @@ pub(in crate::disruption) fn record_drift(
     let mut recorded = BTreeMap::new();
     let is_launched =
         |claim: &&Arc<Claim>| claim.is_ours() && claim.deleting_at.is_none() && claim.status.launched.is_some();
+    vanished_sizes.choose(snapshot, snapshot.claims().values().filter(is_launched));
     for claim in snapshot.claims().values().filter(is_launched) {
         let Some(pool) = claim.spec.pool.as_ref().and_then(|name| snapshot.pools().get(name)) else { continue };
         let detector = detectors.entry(&pool.name).or_insert_with(|| DriftDetector::new(pool, snapshot, now));
-        let drift = detector.drift_of(claim);
+        let drift = detector.drift_by(&detector.versions, claim, vanished_sizes.has_chosen(claim));
         let update = match (&drift, &claim.status.drifted) {
             (None, None) => continue,
             // After a start the version is not known yet.
@@ -154,6 +162,9 @@ pub(in crate::disruption) fn record_drift(
                 if *known.reason == *DriftReason::K8sVersionDrift.as_str()
                     && snapshot.node_base.kubernetes_version.is_none() =>
             {
+                continue;
+            }
+            (None, Some(_)) if vanished_size::is_told(claim) && snapshot.infrastructure.vanished_sizes.is_none() => {
                 continue;
             }
             (None, Some(_)) => ClaimUpdate::NotDrifted,
@@ -193,16 +204,19 @@ impl<'a> DriftDetector<'a> {
         Self { snapshot, pool, template, versions: VersionDrift::of(pool, snapshot, now) }
     }
 
-    /// How a NodeClaim differs from what would be made now; `None` where it does not.
+    /// How a NodeClaim differs from what would be made now; `None` where it does not. Its VM size counts once the NodeClaim says
+    /// so: not all whose size has vanished are replaced at once.
     #[must_use]
     pub fn drift_of(&self, claim: &Claim) -> Option<Drift> {
-        self.drift_by(&self.versions, claim)
+        self.drift_by(&self.versions, claim, vanished_size::is_told(claim))
     }
 
     /// How a NodeClaim has drifted, if that is the change for which it was created; whatever version other new nodes have, since
     /// that is another from one node to the next.
     pub(in crate::disruption) fn repeated(&self, claim: &Claim, change: &str) -> Option<Drift> {
-        let by = |versions| self.drift_by(versions, claim).filter(|drift| drift.change_id(self.pool) == change);
+        let is_told = vanished_size::is_told(claim);
+        let by =
+            |versions| self.drift_by(versions, claim, is_told).filter(|drift| drift.change_id(self.pool) == change);
         by(&self.versions).or_else(|| by(&VersionDrift::All))
     }
 
@@ -218,14 +232,16 @@ impl<'a> DriftDetector<'a> {
         knows_class && knows_version && snapshot.node_of(claim).is_some()
     }
 
-    fn drift_by(&self, versions: &VersionDrift, claim: &Claim) -> Option<Drift> {
+    fn drift_by(&self, versions: &VersionDrift, claim: &Claim, counts_size: bool) -> Option<Drift> {
         let mut changes = match &claim.spec.made_from {
             Some(recorded) if recorded.is_comparable() => recorded.changes(&self.template),
             _ => NodeTemplate::changes_since_claim(&claim.spec, self.pool),
         };
         changes.extend(versions.change(claim, self.snapshot));
         let unmet_requirement = self.unmet_requirement(claim);
-        (!changes.is_empty() || unmet_requirement.is_some()).then_some(Drift { changes, unmet_requirement })
+        let vanished_size = VanishedSize::of(claim, self.snapshot).filter(|_| counts_size);
+        let has_drifted = !changes.is_empty() || unmet_requirement.is_some() || vanished_size.is_some();
+        has_drifted.then_some(Drift { changes, unmet_requirement, vanished_size })
     }
 
     fn unmet_requirement(&self, claim: &Claim) -> Option<Arc<str>> {

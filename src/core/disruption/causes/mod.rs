@@ -3,6 +3,7 @@
 mod drift;
 mod expiry;
 mod pool_deletion;
+mod vanished_size;
 mod version_drift;
 
 use crate::model::cluster::claim::Claim;
@@ -16,6 +17,8 @@ use jiff::Timestamp;
 pub use pool_deletion::DeletedPool;
 pub(super) use pool_deletion::of_deleted_pools;
 use std::fmt;
+pub use vanished_size::VanishedSize;
+pub(super) use vanished_size::VanishedSizes;
 
 /// Why a node is replaced, whatever that costs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@ mod outdated;
 mod pool_deletion;
 mod progress;
 mod search;
+mod vanished_size;
 mod worth;
 
 use crate::catalog::CapacityType::OnDemand;
