@@ -75,7 +75,7 @@ pub struct DisruptionMemory {
 }
 
 impl DisruptionMemory {
-    /// Nodes of deleted NodePools with pods that could be scheduled nowhere else when that was last tried.
+    /// Nodes that should be replaced, with pods that could be scheduled nowhere else when that was last tried.
     #[must_use]
     pub fn irreplaceable(&self) -> BTreeMap<ClaimName, PodWithoutRoom> {
         self.moves.irreplaceable()

@@ -41,7 +41,7 @@ pub struct StatusMemory {
     pub loops: ReplacementLoops,
     pools: WriteTimes<NodePoolName, PoolStatus>,
     classes: WriteTimes<NodeClassName, Conditions>,
-    /// Nodes of deleted NodePools with pods that can be scheduled nowhere else, as disruption has found.
+    /// Nodes that should be replaced, with pods that can be scheduled nowhere else, as disruption has found.
     pub irreplaceable: BTreeMap<ClaimName, PodWithoutRoom>,
 }
 

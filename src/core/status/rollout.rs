@@ -5,7 +5,9 @@
 
 use super::Reporter;
 use super::usage::PoolUsage;
-use crate::disruption::{DriftDetector, ReplacementLoop, budget_left};
+use crate::disruption::{
+    DisruptionBlocker, DriftDetector, PossibleDisruption, ReplacementLoop, budget_left, disruption_blockers,
+};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::cluster::status::{ConditionType, StatusCondition};
@@ -16,6 +18,8 @@ use std::sync::Arc;
 
 /// Most different obstacles that a message names.
 const MAX_OBSTACLES: usize = 3;
+/// Most waiting nodes that are examined for what keeps them, those first that drifted first.
+const MAX_EXAMINED: usize = 20;
 
 /// The condition [`ConditionType::NodesUpToDate`]: False while a node is drifted, with what holds it up.
 pub(super) fn nodes_up_to_date(pool: &NodePool, usage: &PoolUsage, reporter: &Reporter<'_>) -> StatusCondition {
@@ -66,9 +70,41 @@ fn obstacles(pool: &NodePool, drifted: &[Arc<Claim>], reporter: &Reporter<'_>) -
         } else if budget_left(snapshot, pool, DisruptionReason::Drifted, now) == 0 {
             let message = "spec.disruption.budgets allow no more nodes to be disrupted now";
             all.push(format!("{} waiting: {message}", is_or_are_counted(waiting.len())));
+        } else {
+            all.extend(kept(waiting, reporter));
         }
     }
     all
+}
+
+/// Which of these nodes cannot be replaced now although budgets allow it, and why.
+fn kept(mut waiting: Vec<&Claim>, reporter: &Reporter<'_>) -> Option<String> {
+    waiting.sort_by_key(|claim| (claim.status.drifted.as_ref().map(|drifted| drifted.since), &claim.name));
+    let examined = waiting.iter().take(MAX_EXAMINED);
+    let mut texts: Vec<String> = examined.filter_map(|claim| what_keeps(claim, reporter)).collect();
+    let count = texts.len();
+    let at_least = if waiting.len() > MAX_EXAMINED { "at least " } else { "" };
+    texts.truncate(MAX_OBSTACLES);
+    (count > 0).then(|| format!("{at_least}{count} cannot be replaced now: {}", texts.join("; ")))
+}
+
+/// What keeps a node: itself, one of its pods, or that one can be scheduled nowhere else.
+fn what_keeps(claim: &Claim, reporter: &Reporter<'_>) -> Option<String> {
+    let Reporter { snapshot, now, irreplaceable, loops, .. } = *reporter;
+    let node = &snapshot.node_of(claim)?.name;
+    let disruption = PossibleDisruption { reason: DisruptionReason::Drifted, drift: None, loops };
+    let is_of_node = |blocker: &DisruptionBlocker| match blocker {
+        // The others are told of the NodePool.
+        DisruptionBlocker::Paused(_) | DisruptionBlocker::ReplacementLoop(_) => false,
+        _ => true,
+    };
+    let blocker = disruption_blockers(snapshot, claim, disruption, now).into_iter().find(is_of_node);
+    let without_room = || {
+        let found = irreplaceable.get(&claim.name)?;
+        snapshot.pods_on(node).any(|pod| pod.key == found.pod).then(|| found.to_string())
+    };
+    let why = blocker.map(|blocker| blocker.to_string()).or_else(without_room)?;
+    Some(format!("node {node}: {why}"))
 }
 
 /// How many of these nodes wait for a maintenance window, and the first that opens for one; and the others.

@@ -11,6 +11,7 @@ use crate::model::amounts::resources::Resources;
 use crate::model::cluster::claim::{Claim, DriftedCondition, TerminationCondition};
 use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::launch_hold::LaunchHold;
+use crate::model::cluster::node::Node;
 use crate::model::cluster::pool::{Budget, BudgetNodes, NodeClass, NodePool};
 use crate::model::cluster::replacement::Replacement;
 use crate::model::cluster::status::{
@@ -461,15 +462,46 @@ fn a_node_claim_that_somebody_else_has_written_is_refused_once() {
     assert!(refused(&snapshot).is_empty());
 }
 
+#[test]
+fn nodes_that_cannot_be_replaced_are_named_with_what_keeps_them() {
+    let mut all_at_once = pool("general");
+    all_at_once.disruption.budgets = vec![Budget { nodes: BudgetNodes::Percent(100), reasons: None, window: None }];
+    let mut snapshot = cluster([all_at_once.clone()]);
+    for n in 0..30 {
+        put(&mut snapshot, drifted(&format!("general-{n:02}")));
+    }
+    let told = |snapshot: &Snapshot, irreplaceable: &[&str]| {
+        condition_with(snapshot, irreplaceable, ConditionType::NodesUpToDate).message.to_string()
+    };
+    let none = "30 of 30 nodes are drifted, 0 up to date";
+    assert_eq!(told(&snapshot, &[]), none);
+    let node = Node { do_not_disrupt: true, ..drifted("general-01").1 };
+    snapshot.put_node(node);
+    snapshot.put_pod(crate::fixtures::running("p", &Arc::new(shape("p", 500, 1)), &drifted("general-02").1));
+    let wanted = format!(
+        "{none}; at least 2 cannot be replaced now: node aks-general-01: the node has the annotation \
+         karpenter.sh/do-not-disrupt; node aks-general-02: pod default/p can be scheduled nowhere else: no"
+    );
+    assert_eq!(told(&snapshot, &["general-02", "general-03"]), wanted);
+    // Then it is the budget that all of them wait for.
+    all_at_once.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: None, window: None }];
+    snapshot.put_pool(name(), all_at_once);
+    assert!(!told(&snapshot, &["general-02"]).contains("cannot be replaced"));
+}
+
 /// The condition of the NodePool with these nodes that can go nowhere.
 fn removal_of(snapshot: &Snapshot, irreplaceable: &[&str]) -> StatusCondition {
+    condition_with(snapshot, irreplaceable, ConditionType::NodesRemoved)
+}
+
+fn condition_with(snapshot: &Snapshot, irreplaceable: &[&str], of: ConditionType) -> StatusCondition {
     let pod = crate::fixtures::pod("p", &Arc::new(shape("p", 500, 1))).key;
     let kept_by = PodWithoutRoom { pod, why: Arc::from("no") };
     let why = |name: &&str| (ClaimName::new(*name).unwrap(), kept_by.clone());
     let mut memory = StatusMemory { irreplaceable: irreplaceable.iter().map(why).collect(), ..StatusMemory::default() };
     let mut snapshot = snapshot.clone();
     step(&mut snapshot, &mut memory, 0);
-    snapshot.pools().get(&name()).unwrap().status.conditions.get(ConditionType::NodesRemoved).unwrap().clone()
+    snapshot.pools().get(&name()).unwrap().status.conditions.get(of).unwrap().clone()
 }
 
 #[test]

@@ -21,6 +21,10 @@ const MAX_SOURCES: usize = 100;
 /// How soon a node is tried again that could not be replaced.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
+/// Of how many nodes that could not be replaced one pass finds out why, as each costs a simulation; but for those of deleted
+/// NodePools, which nothing else replaces.
+const MAX_EXAMINED: usize = 5;
+
 /// Nodes that are outdated for one reason.
 pub(in crate::disruption) struct Outdated<'c, 'a> {
     /// The reason.
@@ -118,14 +122,15 @@ impl Pass<'_, '_, '_> {
         }
         let groups = deleted.into_iter().map(|found| found.sources).collect();
         begun.extend(self.delete_outdated(groups, &replaced_sources, reason, causes));
+        let mut examined = 0;
         for candidate in allowed {
             if begun.contains(&candidate.claim.name) {
                 self.memory.irreplaceable.remove(&candidate.claim.name);
                 continue;
             }
-            // What is only worth knowing where it holds up the deletion of a NodePool.
-            let is_told = reason == DisruptionReason::NodePoolDeleted;
-            let kept_by = is_told.then(|| self.simulation.pod_without_room(candidate)).flatten();
+            let is_examined = examined < MAX_EXAMINED || reason == DisruptionReason::NodePoolDeleted;
+            examined += usize::from(is_examined);
+            let kept_by = is_examined.then(|| self.simulation.pod_without_room(candidate)).flatten();
             let tried = FailedAttempt { at: self.search.now, kept_by };
             self.memory.irreplaceable.insert(candidate.claim.name.clone(), tried);
         }

@@ -126,6 +126,8 @@ fn a_pod_that_fits_on_no_new_node_keeps_only_its_own() {
     world.snapshot.put_pod(Pod { shape: Arc::new(shape), ..pod });
     world.set_budget(BudgetNodes::Count(1));
     assert_eq!(world.all(120)[2..], ["mark c01".to_owned(), "taint aks-c01".to_owned(), format!("create {SMALL}")]);
+    let told = world.memory.irreplaceable();
+    assert_eq!(told.keys().map(ClaimName::as_str).collect::<Vec<_>>(), ["c00"], "{told:?}");
 }
 
 #[test]
