@@ -319,7 +319,7 @@ async fn by_live_facts_an_unavailable_size_is_a_warning_with_its_source() {
     let as_of = Timestamp::now() - jiff::SignedDuration::from_mins(12);
     let mut sizes = embedded.sizes.clone();
     sizes.retain(|size| size.facts.name.as_str() != "Standard_D4s_v5");
-    let listing = SizeListing::default().merge(sizes, 1, as_of).unwrap();
+    let listing = SizeListing::default().merge(sizes, &std::collections::BTreeSet::new(), 1, as_of).unwrap();
     let known = AzureFacts { sizes: Some(Fact { as_of, value: Arc::new(listing) }), ..AzureFacts::default() };
     let validator = SourcedValidator::live(&known, &embedded, catalog.as_of()).unwrap();
     let webhook = webhook.with_validator(watch::channel(Arc::new(validator)).1);

@@ -110,7 +110,7 @@ impl FactCollector {
         for row in azure.sizes().await? {
             match row.read(&embedded.region, gpus) {
                 Ok(size) => sizes.push(size),
-                // It counts as missing, so its last known state stays for a while.
+                // Its last known state stays.
                 Err(error) => {
                     tracing::warn!(%error, "cannot parse a VM size of the listing");
                     unreadable.extend(VmSize::new(&row.name));
@@ -120,11 +120,9 @@ impl FactCollector {
         let nothing = SizeListing::default();
         let last = self.known.sizes.as_ref().map_or(&nothing, |fact| &*fact.value);
         // The embedded catalogue is of another month and subscription: half of it is a reasonable minimum.
-        let mut listing = last
-            .merge(sizes, embedded.sizes.len() / 2, at)
+        let listing = last
+            .merge(sizes, &unreadable, embedded.sizes.len() / 2, at)
             .map_err(|e| FetchError { reason: e.to_string(), wait: None })?;
-        // Azure still has them.
-        listing.vanished.retain(|size, _| !unreadable.contains(size));
         for (size, since) in listing.missing() {
             tracing::warn!(%size, %since, "the size is no longer listed; keeping it for now");
         }

@@ -44,7 +44,7 @@ pub(super) struct CurrentFacts {
     pub(super) catalog: Arc<RegionCatalog>,
     /// The quota of cores.
     pub(super) quota: Option<Arc<Quota>>,
-    /// Free addresses of subnets, reservations, and locks.
+    /// Free addresses of subnets, reservations, locks, and sizes that have vanished.
     pub(super) infrastructure: Arc<InfrastructureFacts>,
 }
 

@@ -159,7 +159,7 @@ impl Controller {
         self.snapshot.set_quota(quota);
     }
 
-    /// Sets the facts about the node resource group.
+    /// Sets the facts about the node resource group and its region.
     pub fn set_infrastructure(&mut self, infrastructure: Arc<InfrastructureFacts>) {
         self.snapshot.set_infrastructure(infrastructure);
     }

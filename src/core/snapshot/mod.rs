@@ -273,7 +273,7 @@ impl Snapshot {
         self.quota = quota;
     }
 
-    /// Sets the facts about the node resource group.
+    /// Sets the facts about the node resource group and its region.
     pub fn set_infrastructure(&mut self, infrastructure: Arc<InfrastructureFacts>) {
         fn same<T: PartialEq>(old: Option<&Fact<T>>, new: Option<&Fact<T>>) -> bool {
             old.map(|fact| &fact.value) == new.map(|fact| &fact.value)

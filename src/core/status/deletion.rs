@@ -63,14 +63,8 @@ impl KeptNodes {
         (snapshot, now): (&Snapshot, Timestamp),
     ) -> Option<Self> {
         let kept = waiting.iter().filter_map(|claim| {
-            let node = &snapshot.node_of(claim)?.name;
-            let without_room = || {
-                let found = irreplaceable.get(&claim.name)?;
-                let is_there = snapshot.pods_on(node).any(|pod| pod.key == found.pod);
-                is_there.then(|| (KeptBy::Room, found.to_string()))
-            };
-            let (by, why) = lasting_blocker(snapshot, claim, now).or_else(without_room)?;
-            Some((by, format!("node {node}: {why}")))
+            let (by, why) = what_keeps(snapshot, claim, irreplaceable, now)?;
+            Some((by, format!("node {}: {why}", snapshot.node_of(claim)?.name)))
         });
         let (by, mut texts): (BTreeSet<KeptBy>, Vec<String>) = kept.unzip();
         let count = texts.len();
@@ -140,6 +134,22 @@ fn lasting_blocker(snapshot: &Snapshot, claim: &Claim, now: Timestamp) -> Option
     blockers(snapshot, claim, now).iter().find_map(|blocker| Some((by(blocker)?, blocker.to_string())))
 }
 
+/// What keeps a node until somebody does something: itself, one of its pods, or that one can be scheduled nowhere else.
+fn what_keeps(
+    snapshot: &Snapshot,
+    claim: &Claim,
+    irreplaceable: &BTreeMap<ClaimName, PodWithoutRoom>,
+    now: Timestamp,
+) -> Option<(KeptBy, String)> {
+    let node = &snapshot.node_of(claim)?.name;
+    let without_room = || {
+        let found = irreplaceable.get(&claim.name)?;
+        let is_there = snapshot.pods_on(node).any(|pod| pod.key == found.pod);
+        is_there.then(|| (KeptBy::Room, found.to_string()))
+    };
+    lasting_blocker(snapshot, claim, now).or_else(without_room)
+}
+
 /// The condition [`ConditionType::NodesRemoved`](crate::model::cluster::status::ConditionType::NodesRemoved): False while nodes
 /// of a deleted NodePool are left. `None` where it is not being deleted.
 pub(super) fn nodes_removed(pool: &NodePool, usage: &PoolUsage, reporter: &Reporter<'_>) -> Option<StatusCondition> {
@@ -184,7 +194,7 @@ fn left(usage: &PoolUsage) -> String {
 
 /// What keeps all of these waiting nodes of a deleted NodePool now, or one of them for a moment.
 fn hold(pool: &NodePool, waiting: &[&Arc<Claim>], reporter: &Reporter<'_>) -> Option<String> {
-    let Reporter { snapshot, now, .. } = *reporter;
+    let Reporter { snapshot, now, irreplaceable, .. } = *reporter;
     if waiting.is_empty() {
         return None;
     }
@@ -199,7 +209,8 @@ fn hold(pool: &NodePool, waiting: &[&Arc<Claim>], reporter: &Reporter<'_>) -> Op
         DisruptionBlocker::NotReady => true,
         _ => false,
     };
-    waiting.iter().find_map(|claim| {
+    let is_kept = |claim: &Claim| what_keeps(snapshot, claim, irreplaceable, now).is_some();
+    waiting.iter().filter(|claim| !is_kept(claim)).find_map(|claim| {
         let blocker = blockers(snapshot, claim, now).into_iter().find(passes)?;
         let node = snapshot.node_of(claim).map_or("", |node| node.name.as_str());
         Some(format!("node {node}: {blocker}"))

@@ -568,10 +568,10 @@ fn only_what_lasts_is_told_as_keeping_nodes() {
     assert_eq!(&*told.message, wanted);
     let never = PodDisruptionBudget { is_fully_blocking: true, ..budget };
     snapshot.put_disruption_budget(never.key.clone(), never);
-    let told = removal_of(&snapshot, &[]);
-    assert_eq!(&*told.reason, "NodesKept");
     let wanted = "; 1 is waiting: node aks-general-b: the node is not ready; 1 stays: node aks-general-a: pod default/web \
                   cannot be evicted: ";
+    let told = removal_of(&snapshot, &[]);
+    assert_eq!(&*told.reason, "NodesKept");
     assert!(told.message.contains(wanted), "{told:?}");
 }
 

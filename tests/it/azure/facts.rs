@@ -14,6 +14,7 @@ use napkeeper_core::model::settings::ClusterIdentity;
 use napkeeper_core::plan::{CloudRequest, KubeletSpec, NicSpec, Reply, VmSpec};
 use napkeeper_sim::cloud::{Cloud, CloudSettings, ListingFault};
 use napkeeper_tests::arm::{self, InProcess};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const SUBNET: &str =
@@ -54,7 +55,7 @@ impl Lab {
         let gpus = |name: &VmSize| catalog.size(name).and_then(|facts| facts.gpu.clone());
         let rows = self.azure.sizes().await.unwrap();
         let sizes = rows.iter().map(|row| row.read(&self.region.region, gpus).unwrap()).collect();
-        SizeListing::default().merge(sizes, 1, self.now).unwrap()
+        SizeListing::default().merge(sizes, &BTreeSet::new(), 1, self.now).unwrap()
     }
 }
 

@@ -36,8 +36,8 @@ pub struct AzureFacts {
     pub locks: Option<Fact<Vec<Lock>>>,
 }
 
-/// What is known about the node resource group and its region. None of it is evidence: where it is unknown or stale, a sweep deletes
-/// less or in another order, and nodes are launched that Azure may refuse.
+/// What is known about the node resource group and its region. For orphans none of it is evidence: where it is unknown or stale, a
+/// sweep deletes less or in another order, and nodes are launched that Azure may refuse.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InfrastructureFacts {
     /// Addresses of the subnets that nodes are in.
@@ -211,7 +211,8 @@ mod tests {
         assert_eq!(catalog_from_facts(&AzureFacts::default(), &embedded, &sheet), embedded);
 
         let priced = embedded.sizes.iter().filter(|s| s.spot.is_some()).take(2).cloned().collect::<Vec<_>>();
-        let listing = SizeListing::default().merge(priced.clone(), 1, start()).unwrap();
+        let listing =
+            SizeListing::default().merge(priced.clone(), &std::collections::BTreeSet::new(), 1, start()).unwrap();
         let lowest = HourlyPrice::from_nanos(1);
         let of_first = SizePrices { on_demand: Some(lowest), spot: None };
         let prices = PriceList::from([(priced[0].facts.name.clone(), of_first)]);

@@ -98,7 +98,10 @@ impl Drift {
         let mut texts: Vec<String> = self.changes.iter().map(change).collect();
         let requirement = self.unmet_requirement.as_ref().and_then(|key| Some((key, pool.requirements.get(key)?)));
         texts.extend(requirement.map(|(key, requirement)| format!("{key} {requirement}")));
-        texts.extend(self.vanished_size.as_ref().map(|vanished| format!("vanished {}", vanished.size)));
+        if texts.is_empty() {
+            // Beside another cause it changes nothing: no node is launched with it any more.
+            texts.extend(self.vanished_size.as_ref().map(|vanished| format!("vanished {}", vanished.size)));
+        }
         format!("{:016x}", fnv1a(texts.join("\n").bytes()))
     }
 
@@ -150,7 +153,7 @@ pub(in crate::disruption) fn record_drift(
     let mut recorded = BTreeMap::new();
     let is_launched =
         |claim: &&Arc<Claim>| claim.is_ours() && claim.deleting_at.is_none() && claim.status.launched.is_some();
-    vanished_sizes.choose(snapshot, snapshot.claims().values().filter(is_launched));
+    vanished_sizes.choose(snapshot, now);
     for claim in snapshot.claims().values().filter(is_launched) {
         let Some(pool) = claim.spec.pool.as_ref().and_then(|name| snapshot.pools().get(name)) else { continue };
         let detector = detectors.entry(&pool.name).or_insert_with(|| DriftDetector::new(pool, snapshot, now));
@@ -164,9 +167,7 @@ pub(in crate::disruption) fn record_drift(
             {
                 continue;
             }
-            (None, Some(_)) if vanished_size::is_told(claim) && snapshot.infrastructure.vanished_sizes.is_none() => {
-                continue;
-            }
+            (None, Some(_)) if vanished_size::is_unknown(claim, snapshot) => continue,
             (None, Some(_)) => ClaimUpdate::NotDrifted,
             (Some(drift), known) => {
                 let (reason, message) = (drift.reason().as_str(), drift.told(claim, windows, now));
@@ -214,9 +215,8 @@ impl<'a> DriftDetector<'a> {
     /// How a NodeClaim has drifted, if that is the change for which it was created; whatever version other new nodes have, since
     /// that is another from one node to the next.
     pub(in crate::disruption) fn repeated(&self, claim: &Claim, change: &str) -> Option<Drift> {
-        let is_told = vanished_size::is_told(claim);
-        let by =
-            |versions| self.drift_by(versions, claim, is_told).filter(|drift| drift.change_id(self.pool) == change);
+        // No node is launched with a size that has vanished.
+        let by = |versions| self.drift_by(versions, claim, false).filter(|drift| drift.change_id(self.pool) == change);
         by(&self.versions).or_else(|| by(&VersionDrift::All))
     }
 

@@ -4,8 +4,10 @@
 //! ([`MISSING_SIZE_RETENTION`](crate::catalog::live::MISSING_SIZE_RETENTION)), no VM counts that was launched since, and no
 //! listing has more than a tenth of a NodePool replaced.
 
+use super::super::candidate::{is_disruptable, passes_blockers};
 use super::drift::DriftReason;
 use crate::model::cluster::claim::Claim;
+use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodePoolName, VmSize};
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
@@ -27,7 +29,7 @@ pub struct VanishedSize {
 
 impl fmt::Display for VanishedSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Azure does not list VM size {} in this region any more, since {}", self.size, self.since)
+        write!(f, "Azure does not list VM size {} in this region any more, since {:.0}", self.size, self.since)
     }
 }
 
@@ -47,44 +49,72 @@ pub(super) fn is_told(claim: &Claim) -> bool {
     told.is_some_and(|told| *told.reason == *DriftReason::InstanceTypeNotFound.as_str())
 }
 
-/// The nodes that the last listing has replaced. After a restart those that have drifted and are still there count.
+/// True if nothing is known of sizes, as after a start, while a NodeClaim says that its own has vanished: what it says stays.
+pub(super) fn is_unknown(claim: &Claim, snapshot: &Snapshot) -> bool {
+    is_told(claim) && snapshot.infrastructure.vanished_sizes.is_none()
+}
+
+/// The nodes that the last listing has replaced. What a process has not seen itself is not known to it: it goes on with the nodes
+/// that are told, and chooses others only by a later listing than the first that it sees.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::disruption) struct VanishedSizes {
     /// When Azure was asked for it.
     listed_at: Option<Timestamp>,
-    chosen: BTreeMap<NodePoolName, BTreeSet<ClaimName>>,
+    /// How many more of each NodePool it may have replaced; none of those that are not named.
+    left: BTreeMap<NodePoolName, usize>,
+    chosen: BTreeSet<ClaimName>,
 }
 
 impl VanishedSizes {
-    /// Chooses the oldest of these launched NodeClaims as far as the listing may have them replaced.
-    pub(super) fn choose<'s>(&mut self, snapshot: &Snapshot, claims: impl Iterator<Item = &'s Arc<Claim>>) {
-        let listed_at = snapshot.infrastructure.vanished_sizes.as_ref().map(|fact| fact.as_of);
-        if self.listed_at != listed_at {
-            *self = Self { listed_at, chosen: BTreeMap::new() };
+    /// Chooses nodes as far as the listing may have them replaced: of each NodePool those first that may be disrupted, the oldest
+    /// before others.
+    pub(super) fn choose(&mut self, snapshot: &Snapshot, now: Timestamp) {
+        let Some(listing) = &snapshot.infrastructure.vanished_sizes else { return };
+        if self.listed_at.is_none() {
+            self.listed_at = Some(listing.as_of);
         }
-        if snapshot.infrastructure.vanished_sizes.as_ref().is_none_or(|fact| fact.value.is_empty()) {
+        if self.listed_at < Some(listing.as_of) {
+            *self = Self { listed_at: Some(listing.as_of), left: shares(snapshot), chosen: BTreeSet::new() };
+        }
+        if listing.value.is_empty() || self.left.is_empty() {
             return;
         }
-        let mut pools: BTreeMap<&NodePoolName, Vec<&Arc<Claim>>> = BTreeMap::new();
-        for claim in claims {
-            claim.spec.pool.iter().for_each(|pool| pools.entry(pool).or_default().push(claim));
-        }
-        for (pool, mut claims) in pools {
-            let most = (claims.len() * MAX_PERCENT / 100).max(1);
-            claims.retain(|claim| VanishedSize::of(claim, snapshot).is_some());
-            claims.sort_by_key(|claim| (!is_told(claim), claim.created_at, claim.name.clone()));
-            let chosen = self.chosen.entry(pool.clone()).or_default();
-            for claim in claims {
-                if is_told(claim) || chosen.len() < most {
-                    chosen.insert(claim.name.clone());
-                }
+        let is_new = |claim: &&Arc<Claim>| !is_told(claim) && !self.chosen.contains(&claim.name);
+        let mut found: Vec<&Arc<Claim>> = launched(snapshot)
+            .filter(|claim| claim.deleting_at.is_none() && VanishedSize::of(claim, snapshot).is_some())
+            .filter(is_new)
+            .collect();
+        let may_go = |claim: &Claim| {
+            let node = snapshot.node_of(claim).filter(|node| node.ready && claim.status.initialized.is_some());
+            node.is_some_and(|node| {
+                is_disruptable(snapshot, node, passes_blockers(claim, DisruptionReason::Drifted), now)
+            })
+        };
+        found.sort_by_cached_key(|claim| (!may_go(claim), claim.created_at, claim.name.clone()));
+        for claim in found {
+            let left = claim.spec.pool.as_ref().and_then(|pool| self.left.get_mut(pool));
+            if let Some(left) = left.filter(|left| **left > 0) {
+                *left -= 1;
+                self.chosen.insert(claim.name.clone());
             }
         }
     }
 
     /// True if this NodeClaim may be replaced for its size.
     pub(super) fn has_chosen(&self, claim: &Claim) -> bool {
-        let chosen = claim.spec.pool.as_ref().and_then(|pool| self.chosen.get(pool));
-        chosen.is_some_and(|chosen| chosen.contains(&claim.name))
+        is_told(claim) || self.chosen.contains(&claim.name)
     }
+}
+
+fn launched(snapshot: &Snapshot) -> impl Iterator<Item = &Arc<Claim>> {
+    snapshot.claims().values().filter(|claim| claim.is_ours() && claim.status.launched.is_some())
+}
+
+/// How many nodes of each NodePool one listing may have replaced.
+fn shares(snapshot: &Snapshot) -> BTreeMap<NodePoolName, usize> {
+    let mut nodes: BTreeMap<NodePoolName, usize> = BTreeMap::new();
+    launched(snapshot)
+        .filter_map(|claim| claim.spec.pool.clone())
+        .for_each(|pool| *nodes.entry(pool).or_default() += 1);
+    nodes.into_iter().map(|(pool, nodes)| (pool, (nodes * MAX_PERCENT / 100).max(1))).collect()
 }

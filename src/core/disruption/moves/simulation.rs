@@ -9,7 +9,7 @@ use crate::provisioning::capacity_buffers::BufferCapacity;
 use crate::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, PodPlacement, SchedulingResult, Target, schedule};
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -50,6 +50,15 @@ pub(super) struct Simulation<'a> {
     beside: Vec<Arc<Pod>>,
 }
 
+/// What a pod needs that has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wants {
+    /// A node that is not launched yet.
+    NewNode,
+    /// No node would do.
+    Nothing,
+}
+
 /// What a simulation is made of.
 #[derive(Clone, Copy)]
 pub(super) struct SimulationInput<'a> {
@@ -76,30 +85,38 @@ impl<'a> Simulation<'a> {
             unschedulable: 0,
             beside: Vec::new(),
         };
-        let of_deleted: BTreeSet<NodeName> = snapshot.nodes_of_deleted_pools().map(|node| node.name.clone()).collect();
-        if !base.waiting.is_empty() {
-            // Pods that wait may take nodes of deleted NodePools, as in provisioning.
-            let outcome = base.schedule(&BTreeSet::new(), &[], MAX_NEW_NODES);
-            let keys: BTreeSet<&ObjectKey> = base.waiting.iter().map(|pod| &pod.key).collect();
-            let wants_node = |p: &PodPlacement| matches!(p.target, Target::New(_)) && keys.contains(&p.pod);
-            if outcome.placements.iter().any(wants_node) {
+        let with_deleted_pools = base.clone();
+        base.leaving.extend(snapshot.nodes_of_deleted_pools().map(|node| node.name.clone()));
+        if base.waiting.is_empty() {
+            return Some(base);
+        }
+        let mut without_room = base.without_room();
+        if !without_room.is_empty() && base.leaving != with_deleted_pools.leaving {
+            // As in provisioning these may take nodes of deleted NodePools. The others keep their room elsewhere, which
+            // kube-scheduler prefers.
+            let nowhere = with_deleted_pools.without_room();
+            let has_room = |pod: &ObjectKey| without_room.contains_key(pod) && !nowhere.contains_key(pod);
+            base.waiting.retain(|pod| !has_room(&pod.key));
+            if nowhere.values().any(|wants| *wants == Wants::NewNode) {
                 return None;
             }
-            base.unschedulable = unplaced(&outcome).filter(|pod| !pod.is_chunk()).count();
-            base.forget_placed_on(&of_deleted, &outcome);
+            without_room.retain(|pod, _| nowhere.contains_key(pod));
+        } else if without_room.values().any(|wants| *wants == Wants::NewNode) {
+            return None;
         }
-        base.leaving.extend(of_deleted);
+        base.unschedulable = without_room.len();
         Some(base)
     }
 
-    /// Leaves out the waiting pods that are placed on these nodes.
-    fn forget_placed_on(&mut self, nodes: &BTreeSet<NodeName>, outcome: &SchedulingResult) {
-        let is_there = |placement: &&PodPlacement| match &placement.target {
-            Target::Node(node) => nodes.contains(node),
-            Target::Claim(_) | Target::New(_) => false,
-        };
-        let placed: BTreeSet<&ObjectKey> = outcome.placements.iter().filter(is_there).map(|p| &p.pod).collect();
-        self.waiting.retain(|pod| !placed.contains(&pod.key));
+    /// The pods that wait and have no room on nodes that are there or launched. What CapacityBuffers lack is not among them.
+    fn without_room(&self) -> BTreeMap<ObjectKey, Wants> {
+        let outcome = self.schedule(&BTreeSet::new(), &[], MAX_NEW_NODES);
+        let waiting: BTreeSet<&ObjectKey> = self.waiting.iter().map(|pod| &pod.key).collect();
+        let is_new = |placement: &&PodPlacement| matches!(placement.target, Target::New(_));
+        let on_new = outcome.placements.iter().filter(is_new).map(|placement| (&placement.pod, Wants::NewNode));
+        let on_none = unplaced(&outcome).map(|pod| (&pod.key, Wants::Nothing));
+        let all = on_new.chain(on_none).filter(|(pod, _)| waiting.contains(pod));
+        all.map(|(pod, wants)| (pod.clone(), wants)).collect()
     }
 
     /// The cluster in which these candidates are deleted too. Their pods go to nodes that are ready.

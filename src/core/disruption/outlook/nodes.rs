@@ -92,12 +92,13 @@ pub(super) fn is_empty(snapshot: &Snapshot, claim: &Claim) -> bool {
     eviction_cost(snapshot.pods_on(&node.name).filter(is_evicted)) == 0
 }
 
-/// Why a NodeClaim has drifted as it says, where that cannot be seen since image or version of new nodes are not known.
+/// Why a NodeClaim has drifted as it says, where that cannot be seen since image or version of new nodes, or the sizes that have vanished, are not known.
 pub(super) fn unseen_drift<'a>(snapshot: &Snapshot, claim: &'a Claim) -> Option<&'a Arc<str>> {
     let (recorded, base) = (claim.status.drifted.as_ref()?, &snapshot.node_base);
     let is = |reason: DriftReason| *recorded.reason == *reason.as_str();
     let is_unseen = (is(DriftReason::ImageDrift) && base.image.is_none())
-        || (is(DriftReason::K8sVersionDrift) && base.kubernetes_version.is_none());
+        || (is(DriftReason::K8sVersionDrift) && base.kubernetes_version.is_none())
+        || (is(DriftReason::InstanceTypeNotFound) && snapshot.infrastructure.vanished_sizes.is_none());
     is_unseen.then_some(&recorded.reason)
 }
 

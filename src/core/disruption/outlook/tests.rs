@@ -404,10 +404,14 @@ fn what_waits_for_a_budget_goes_when_it_expires() {
 
 #[test]
 fn what_saves_money_waits_for_drift_that_is_not_seen() {
+    ["ImageDrift", "InstanceTypeNotFound"].into_iter().for_each(saves_after_unseen);
+}
+
+fn saves_after_unseen(drift: &str) {
     let (mut snapshot, _) = oversized(|_| {});
     let drifted = managed("c01", snapshot.pools().values().next().unwrap(), offering(SIZES[0], 1, OnDemand));
     let (mut claim, node) = drifted;
-    let (reason, message) = (Arc::from("ImageDrift"), Arc::from(""));
+    let (reason, message) = (Arc::from(drift), Arc::from(""));
     claim.status.drifted = Some(DriftedCondition { since: at(-60), reason, message });
     claim.status.last_pod_event = Some(at(0));
     snapshot.put_pod(running("q", &Arc::new(shape("q", 1_500, 1)), &node));
@@ -417,7 +421,7 @@ fn what_saves_money_waits_for_drift_that_is_not_seen() {
     assert!(saving.obstacles.contains(&Obstacle::DriftFirst), "{saving:#?}");
     let drifted = outlook.nodes.iter().find(|node| node.claim.name.as_str() == "c01").unwrap();
     assert_eq!(drifted.next_move, None);
-    assert!(drifted.obstacles.contains(&Obstacle::DriftNotSeen(Arc::from("ImageDrift"))), "{drifted:#?}");
+    assert!(drifted.obstacles.contains(&Obstacle::DriftNotSeen(Arc::from(drift))), "{drifted:#?}");
 }
 
 #[test]

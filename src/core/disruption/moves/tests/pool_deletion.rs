@@ -183,6 +183,20 @@ fn a_pod_of_a_node_that_is_going_stops_no_consolidation() {
     assert!(done.iter().any(|step| step.starts_with("underutilized t0")), "{done:?}");
 }
 
+/// A pod of a node that is going has room on nodes that stay: there it is counted, since kube-scheduler prefers these to nodes of
+/// deleted NodePools.
+#[test]
+fn room_on_other_nodes_is_kept_for_the_pods_of_a_node_that_is_going() {
+    for (cpu, moves) in [(1_000, true), (3_000, false)] {
+        let mut world = World::new(LARGE, 2);
+        world.run_pod("held", "c01", cpu);
+        let going = Claim { deleting_at: Some(at(-600)), ..world.claim("c01") };
+        world.snapshot.put_claim(going);
+        let done = world.consolidated();
+        assert_eq!(done.iter().any(|step| step.starts_with("underutilized t0")), moves, "{cpu}: {done:?}");
+    }
+}
+
 /// What is disrupted then might be what it gets.
 #[test]
 fn a_pod_that_waits_for_a_new_node_stops_consolidation() {

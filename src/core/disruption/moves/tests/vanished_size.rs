@@ -20,6 +20,8 @@ fn world(count: usize) -> World {
     }
     world.pool.disruption.policy = ConsolidationPolicy::WhenEmpty;
     world.set_budget(BudgetNodes::Count(100));
+    world.list(false);
+    assert_eq!(world.wait(10), [""; 0]);
     world
 }
 
@@ -52,8 +54,8 @@ fn each_listing_has_the_oldest_tenth_of_a_pool_replaced() {
     assert_eq!(world.wait(60), ["note drift of c00", "note drift of c01"]);
     let told = world.claim("c00").status.drifted.unwrap();
     assert_eq!(&*told.reason, "InstanceTypeNotFound");
-    let message = "Azure does not list VM size Standard_D2s_v5 in this region any more, since ";
-    assert!(told.message.starts_with(message), "{}", told.message);
+    let message = "Azure does not list VM size Standard_D2s_v5 in this region any more, since 2026-08-02T04:13:20Z";
+    assert_eq!(&*told.message, message);
     assert_eq!(world.wait(60), ["mark c00", "mark c01"]);
     assert_eq!(world.deleted(1_800), ["drifted c00", "drifted c01"]);
     assert_eq!(world.deleted(36_000), [""; 0], "only the next listing has more replaced");
@@ -62,12 +64,30 @@ fn each_listing_has_the_oldest_tenth_of_a_pool_replaced() {
 }
 
 #[test]
-fn one_node_of_a_small_pool_is_replaced_and_no_other_after_a_restart() {
+fn one_node_of_a_small_pool_is_replaced_and_no_other_after_restarts() {
     let mut world = world(3);
     world.list(true);
     assert_eq!(world.wait(60), ["note drift of c00"]);
     world.restart();
     assert_eq!(world.deleted(1_800), ["drifted c00"]);
+    world.restart();
+    assert_eq!(world.deleted(1_800), [""; 0], "the listing is known already");
+    world.list(true);
+    assert_eq!(world.deleted(1_800), ["drifted c01"]);
+}
+
+#[test]
+fn a_node_that_must_stay_stops_no_other() {
+    let mut world = world(3);
+    let kept = Node { do_not_disrupt: true, ..world.node("c00") };
+    world.snapshot.put_node(kept);
+    world.list(true);
+    assert_eq!(world.deleted(1_800), ["drifted c01"]);
+    world.list(true);
+    assert_eq!(world.deleted(1_800), ["drifted c02"]);
+    world.list(true);
+    assert_eq!(world.all(120), ["note drift of c00"]);
+    assert_eq!(world.deleted(1_800), [""; 0]);
 }
 
 #[test]
@@ -87,6 +107,7 @@ fn a_size_that_is_listed_again_is_no_drift_and_one_of_which_nothing_is_known_is_
     world.list(true);
     assert_eq!(world.all(120), ["note drift of c00"]);
     let known = world.snapshot.infrastructure.clone();
+    assert!(known.vanished_sizes.is_some());
     // After a start, until the facts are read.
     world.restart();
     world.snapshot.set_infrastructure(Arc::default());
