@@ -110,7 +110,7 @@ fn standing<'s>(pool: &NodePool, snapshot: &'s Snapshot) -> Standing<'s> {
     Standing { waiting, going: going.len() }
 }
 
-/// All that keeps a node of a deleted NodePool, which waits for no loop of replacements.
+/// All that keeps a node of a deleted NodePool, as it would a drifted one, but for loops of replacements.
 fn blockers(snapshot: &Snapshot, claim: &Claim, now: Timestamp) -> Vec<DisruptionBlocker> {
     let loops = &ReplacementLoops::default();
     disruption_blockers(snapshot, claim, PossibleDisruption { reason: REASON, drift: None, loops }, now)
@@ -135,7 +135,7 @@ fn lasting_blocker(snapshot: &Snapshot, claim: &Claim, now: Timestamp) -> Option
 }
 
 /// What keeps a node until somebody does something: itself, one of its pods, or that one can be scheduled nowhere else.
-fn what_keeps(
+pub(super) fn what_keeps(
     snapshot: &Snapshot,
     claim: &Claim,
     irreplaceable: &BTreeMap<ClaimName, PodWithoutRoom>,
@@ -210,9 +210,11 @@ fn hold(pool: &NodePool, waiting: &[&Arc<Claim>], reporter: &Reporter<'_>) -> Op
         _ => false,
     };
     let is_kept = |claim: &Claim| what_keeps(snapshot, claim, irreplaceable, now).is_some();
-    waiting.iter().filter(|claim| !is_kept(claim)).find_map(|claim| {
+    let others: Vec<&&Arc<Claim>> = waiting.iter().filter(|claim| !is_kept(claim)).collect();
+    let among = if others.len() > 1 { "among them " } else { "" };
+    others.into_iter().find_map(|claim| {
         let blocker = blockers(snapshot, claim, now).into_iter().find(passes)?;
         let node = snapshot.node_of(claim).map_or("", |node| node.name.as_str());
-        Some(format!("node {node}: {blocker}"))
+        Some(format!("{among}node {node}: {blocker}"))
     })
 }

@@ -4,10 +4,9 @@
 //! as Cluster API names its like (`MachinesUpToDate`).
 
 use super::Reporter;
+use super::deletion::what_keeps;
 use super::usage::PoolUsage;
-use crate::disruption::{
-    DisruptionBlocker, DriftDetector, PossibleDisruption, ReplacementLoop, budget_left, disruption_blockers,
-};
+use crate::disruption::{DriftDetector, ReplacementLoop, budget_left};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::cluster::status::{ConditionType, StatusCondition};
@@ -70,41 +69,28 @@ fn obstacles(pool: &NodePool, drifted: &[Arc<Claim>], reporter: &Reporter<'_>) -
         } else if budget_left(snapshot, pool, DisruptionReason::Drifted, now) == 0 {
             let message = "spec.disruption.budgets allow no more nodes to be disrupted now";
             all.push(format!("{} waiting: {message}", is_or_are_counted(waiting.len())));
-        } else {
+        } else if pool.replicas.is_none() {
             all.extend(kept(waiting, reporter));
         }
     }
     all
 }
 
-/// Which of these nodes cannot be replaced now although budgets allow it, and why.
+/// Which of these nodes cannot be replaced although budgets allow it, until somebody does something, and why. NodePools of a fixed
+/// size have other conditions.
 fn kept(mut waiting: Vec<&Claim>, reporter: &Reporter<'_>) -> Option<String> {
+    let Reporter { snapshot, now, irreplaceable, .. } = *reporter;
     waiting.sort_by_key(|claim| (claim.status.drifted.as_ref().map(|drifted| drifted.since), &claim.name));
     let examined = waiting.iter().take(MAX_EXAMINED);
-    let mut texts: Vec<String> = examined.filter_map(|claim| what_keeps(claim, reporter)).collect();
+    let kept = examined.filter_map(|claim| {
+        let (_, why) = what_keeps(snapshot, claim, irreplaceable, now)?;
+        Some(format!("node {}: {why}", snapshot.node_of(claim)?.name))
+    });
+    let mut texts: Vec<String> = kept.collect();
     let count = texts.len();
-    let at_least = if waiting.len() > MAX_EXAMINED { "at least " } else { "" };
+    let at_least = if waiting.len() > count { "at least " } else { "" };
     texts.truncate(MAX_OBSTACLES);
-    (count > 0).then(|| format!("{at_least}{count} cannot be replaced now: {}", texts.join("; ")))
-}
-
-/// What keeps a node: itself, one of its pods, or that one can be scheduled nowhere else.
-fn what_keeps(claim: &Claim, reporter: &Reporter<'_>) -> Option<String> {
-    let Reporter { snapshot, now, irreplaceable, loops, .. } = *reporter;
-    let node = &snapshot.node_of(claim)?.name;
-    let disruption = PossibleDisruption { reason: DisruptionReason::Drifted, drift: None, loops };
-    let is_of_node = |blocker: &DisruptionBlocker| match blocker {
-        // The others are told of the NodePool.
-        DisruptionBlocker::Paused(_) | DisruptionBlocker::ReplacementLoop(_) => false,
-        _ => true,
-    };
-    let blocker = disruption_blockers(snapshot, claim, disruption, now).into_iter().find(is_of_node);
-    let without_room = || {
-        let found = irreplaceable.get(&claim.name)?;
-        snapshot.pods_on(node).any(|pod| pod.key == found.pod).then(|| found.to_string())
-    };
-    let why = blocker.map(|blocker| blocker.to_string()).or_else(without_room)?;
-    Some(format!("node {node}: {why}"))
+    (count > 0).then(|| format!("{at_least}{count} cannot be replaced: {}", texts.join("; ")))
 }
 
 /// How many of these nodes wait for a maintenance window, and the first that opens for one; and the others.

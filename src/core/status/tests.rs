@@ -479,7 +479,7 @@ fn nodes_that_cannot_be_replaced_are_named_with_what_keeps_them() {
     snapshot.put_node(node);
     snapshot.put_pod(crate::fixtures::running("p", &Arc::new(shape("p", 500, 1)), &drifted("general-02").1));
     let wanted = format!(
-        "{none}; at least 2 cannot be replaced now: node aks-general-01: the node has the annotation \
+        "{none}; at least 2 cannot be replaced: node aks-general-01: the node has the annotation \
          karpenter.sh/do-not-disrupt; node aks-general-02: pod default/p can be scheduled nowhere else: no"
     );
     assert_eq!(told(&snapshot, &["general-02", "general-03"]), wanted);
@@ -563,7 +563,7 @@ fn only_what_lasts_is_told_as_keeping_nodes() {
     snapshot.put_disruption_budget(budget.key.clone(), budget.clone());
     let told = removal_of(&snapshot, &[]);
     assert_eq!(&*told.reason, "NodesLeft");
-    let wanted = "2 nodes are left, of which 0 are going; 2 are waiting: node aks-general-a: pod default/web cannot be \
+    let wanted = "2 nodes are left, of which 0 are going; 2 are waiting: among them node aks-general-a: pod default/web cannot be \
                   evicted: PodDisruptionBudget default/web allows no eviction now";
     assert_eq!(&*told.message, wanted);
     let never = PodDisruptionBudget { is_fully_blocking: true, ..budget };

@@ -122,15 +122,22 @@ impl Pass<'_, '_, '_> {
         }
         let groups = deleted.into_iter().map(|found| found.sources).collect();
         begun.extend(self.delete_outdated(groups, &replaced_sources, reason, causes));
-        let mut examined = 0;
+        let known = |name: &ClaimName, memory: &MoveMemory| memory.irreplaceable.get(name)?.kept_by.clone();
+        let is_unknown =
+            |c: &&&Candidate<'_>| !begun.contains(&c.claim.name) && known(&c.claim.name, self.memory).is_none();
+        // Those first of which nothing has been found out yet.
+        let unknown = allowed.iter().filter(is_unknown).count().min(MAX_EXAMINED);
+        let mut left = [MAX_EXAMINED - unknown, unknown];
         for candidate in allowed {
             if begun.contains(&candidate.claim.name) {
                 self.memory.irreplaceable.remove(&candidate.claim.name);
                 continue;
             }
-            let is_examined = examined < MAX_EXAMINED || reason == DisruptionReason::NodePoolDeleted;
-            examined += usize::from(is_examined);
-            let kept_by = is_examined.then(|| self.simulation.pod_without_room(candidate)).flatten();
+            let before = known(&candidate.claim.name, self.memory);
+            let left = &mut left[usize::from(before.is_none())];
+            let is_examined = *left > 0 || reason == DisruptionReason::NodePoolDeleted;
+            *left = left.saturating_sub(1);
+            let kept_by = if is_examined { self.simulation.pod_without_room(candidate) } else { before };
             let tried = FailedAttempt { at: self.search.now, kept_by };
             self.memory.irreplaceable.insert(candidate.claim.name.clone(), tried);
         }
