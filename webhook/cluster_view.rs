@@ -58,13 +58,21 @@ pub struct ViewOutputs {
     pub unreadable: watch::Sender<Option<String>>,
 }
 
+/// What is known of a cluster without reading its objects.
+#[derive(Debug)]
+pub struct ViewSettings {
+    /// The configured region; without one it is that of the nodes' labels.
+    pub region: Option<Region>,
+    /// The cluster's version of Kubernetes, if known.
+    pub kubernetes: Option<String>,
+    /// Settings of its nodes: who launches them, among others.
+    pub nodes: InstanceTypeOptions,
+}
+
 /// The view of one cluster.
 #[derive(Debug)]
 pub struct ClusterView {
-    /// The configured region; without one it is that of the nodes' labels.
-    region: Option<Region>,
-    /// The cluster's version of Kubernetes, if known.
-    kubernetes: Option<String>,
+    settings: ViewSettings,
     catalog: Catalog,
     /// Sizes of the region, once it is known.
     sizes: Option<RegionCatalog>,
@@ -84,15 +92,9 @@ impl ClusterView {
     ///
     /// # Errors
     /// When the embedded catalogue or CRDs cannot be read.
-    pub fn new(
-        region: Option<Region>,
-        kubernetes: Option<String>,
-        outputs: ViewOutputs,
-        metrics: ViewMetrics,
-    ) -> Result<Self, SchemaError> {
+    pub fn new(settings: ViewSettings, outputs: ViewOutputs, metrics: ViewMetrics) -> Result<Self, SchemaError> {
         let view = Self {
-            region,
-            kubernetes,
+            settings,
             catalog: Catalog::embedded()?,
             sizes: None,
             controller: Controller::default(),
@@ -138,7 +140,7 @@ impl ClusterView {
         }
         // Without sizes no pod could be scheduled on a new node.
         if let Some(sizes) = &self.sizes {
-            self.controller.refresh_instance_types(sizes, &InstanceTypeOptions::default());
+            self.controller.refresh_instance_types(sizes, &self.settings.nodes);
             self.outputs.snapshots.send_replace(Some(Arc::new(self.controller.snapshot().clone())));
         }
         self.missing = "its region is not known: set --region";
@@ -172,8 +174,9 @@ impl ClusterView {
     /// # Errors
     /// When the embedded facts cannot be read.
     pub fn set_facts(&mut self, published: Option<&PublishedFacts>) -> Result<(), SchemaError> {
-        let is_of_region =
-            |published: &&PublishedFacts| self.region.as_ref().is_none_or(|region| *region == published.region);
+        let is_of_region = |published: &&PublishedFacts| {
+            self.settings.region.as_ref().is_none_or(|region| *region == published.region)
+        };
         let found = published.filter(is_of_region).and_then(|p| Some((&p.facts, self.catalog.region(&p.region)?)));
         let none = AzureFacts::default();
         let facts = found.as_ref().map_or(&none, |(facts, _)| *facts);
@@ -227,7 +230,7 @@ impl ClusterView {
     fn current_region(&self) -> Option<Region> {
         let nodes = self.controller.snapshot().nodes();
         let of_nodes = || nodes.values().find_map(|node| Region::new(node.label(labels::REGION)?).ok());
-        self.region.clone().or_else(of_nodes)
+        self.settings.region.clone().or_else(of_nodes)
     }
 
     /// True if verdicts use these facts already.
@@ -236,6 +239,7 @@ impl ClusterView {
     }
 
     fn use_validator(&self, validator: SourcedValidator) {
-        self.outputs.validator.send_replace(Arc::new(validator.for_kubernetes(self.kubernetes.clone())));
+        let ViewSettings { kubernetes, nodes, .. } = &self.settings;
+        self.outputs.validator.send_replace(Arc::new(validator.for_kubernetes(kubernetes.clone()).for_nodes(*nodes)));
     }
 }

@@ -16,7 +16,7 @@ mod text;
 mod unable;
 mod validate;
 
-pub use cluster_view::{ClusterView, ViewMetrics, ViewOutputs};
+pub use cluster_view::{ClusterView, ViewMetrics, ViewOutputs, ViewSettings};
 pub use hints::{PLACEMENT_HINT_ANNOTATION, PlacementHint};
 pub use router::{Limits, StartError, Webhook, router};
 pub use unable::WhenUnable;

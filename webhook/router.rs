@@ -127,8 +127,7 @@ impl Webhook {
     }
 
     /// What it judges by.
-    #[must_use]
-    pub fn validator(&self) -> Arc<SourcedValidator> {
+    fn validator(&self) -> Arc<SourcedValidator> {
         Arc::clone(&self.validator.borrow())
     }
 

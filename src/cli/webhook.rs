@@ -3,8 +3,9 @@
 use super::Outcome;
 use super::policy_args::for_admission;
 use jiff::SignedDuration;
+use napkeeper_controller::azure_args::ModeArg;
 use napkeeper_controller::wall_clock::WallClock;
-use napkeeper_core::catalog::Catalog;
+use napkeeper_core::catalog::{Catalog, InstanceTypeOptions};
 use napkeeper_serve::MonitoringAddresses;
 use napkeeper_webhook::{DeletionProtection, WhenUnable};
 use napkeeper_webhook_server::{self as webhook_server, Options};
@@ -60,6 +61,9 @@ pub(super) struct Args {
     /// Azure region for placement hints. Defaults to the region label of the nodes.
     #[arg(long, value_name = "REGION")]
     region: Option<String>,
+    /// Who launches nodes: managed NAP (companion), or napkeeper itself (provisioner), which refuses some fields.
+    #[arg(long, value_enum, default_value_t = ModeArg::Companion, value_name = "MODE")]
+    mode: ModeArg,
     /// What to do when a NodePool or AKSNodeClass with nodes is deleted.
     #[arg(long, value_enum, default_value_t = DeleteGuard::Deny, value_name = "ACTION")]
     delete_guard: DeleteGuard,
@@ -144,6 +148,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         monitoring: MonitoringAddresses { health: args.health_bind, metrics: args.metrics_bind },
         namespace: args.namespace.clone(),
         region,
+        nodes: InstanceTypeOptions {
+            self_managed: args.mode == ModeArg::Provisioner,
+            ..InstanceTypeOptions::default()
+        },
         guard: args.delete_guard.into(),
         shared: args.reuse_port,
         hint_budget: args.hint_budget,

@@ -6,12 +6,13 @@
 use napkeeper_api::azure_facts::PublishedFacts;
 use napkeeper_core::admission::pdb_blockers::ClusterBlockers;
 use napkeeper_core::admission::placement_policy::PlacementPolicies;
+use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::Region;
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, WatchedKind, watch as watch_cluster};
 use napkeeper_kube::{connect, follow_blockers, follow_facts, follow_placement};
 use napkeeper_serve::{Check, Lifecycle};
-use napkeeper_webhook::{ClusterView, ViewMetrics, ViewOutputs};
+use napkeeper_webhook::{ClusterView, ViewMetrics, ViewOutputs, ViewSettings};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -58,6 +59,8 @@ pub(crate) struct ClusterWatch {
     pub(crate) clock: Arc<dyn Clock>,
     /// The Azure region; by default that of the nodes' labels.
     pub(crate) region: Option<Region>,
+    /// Settings of the nodes.
+    pub(crate) nodes: InstanceTypeOptions,
     /// Receives Snapshots, and the facts of verdicts.
     pub(crate) outputs: ViewOutputs,
     /// Receives PlacementPolicies and Namespaces.
@@ -93,8 +96,10 @@ impl ClusterWatch {
             }
         };
         self.listed.fail("the initial listing is not complete yet");
-        let Self { namespace, clock, region, outputs, placement, blockers, metrics, listed, required, .. } = self;
-        let view = ClusterView::new(region, version(&client).await, outputs, metrics)?;
+        let Self { namespace, clock, region, nodes, outputs, placement, blockers, metrics, listed, required, .. } =
+            self;
+        let settings = ViewSettings { region, kubernetes: version(&client).await, nodes };
+        let view = ClusterView::new(settings, outputs, metrics)?;
         let (sender, changes) = mpsc::channel(CHANGE_QUEUE);
         let (facts, published) = watch::channel(None);
         let readiness = ViewReadiness { listed: &listed, required };

@@ -10,6 +10,7 @@ mod cluster_watch;
 use anyhow::Context;
 use certificate_reader::CertificateReader;
 use cluster_watch::ClusterWatch;
+use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::Region;
 use napkeeper_kube::{TLS_SECRET, connect};
@@ -18,7 +19,7 @@ use napkeeper_serve::{
     bind, metrics, run, serve_tls,
 };
 use napkeeper_verdict::policy::Policies;
-use napkeeper_webhook::{DeletionProtection, ViewMetrics, ViewOutputs, Webhook, WhenUnable, router};
+use napkeeper_webhook::{DeletionProtection, SourcedValidator, ViewMetrics, ViewOutputs, Webhook, WhenUnable, router};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,6 +59,8 @@ pub struct Options {
     pub namespace: String,
     /// The Azure region; by default that of the nodes' labels.
     pub region: Option<Region>,
+    /// Settings of the nodes: who launches them, among others.
+    pub nodes: InstanceTypeOptions,
     /// What happens when a NodePool or AKSNodeClass with nodes is deleted.
     pub guard: DeletionProtection,
     /// True if other processes may listen at `bind` as well.
@@ -147,7 +150,8 @@ fn parts(
     let (snapshots, latest_snapshot) = watch::channel(None);
     let limits = napkeeper_webhook::Limits { hint_timeout: options.hint_budget, ..Default::default() };
     let webhook = Webhook::new(&options.namespace, latest_snapshot, Arc::clone(&options.clock), limits, &mut registry)?;
-    let (validator, latest_validator) = watch::channel(webhook.validator());
+    let first = SourcedValidator::embedded()?.for_nodes(options.nodes);
+    let (validator, latest_validator) = watch::channel(Arc::new(first));
     let (placement, latest_placement) = watch::channel(Arc::default());
     let (blockers, latest_blockers) = watch::channel(Arc::default());
     let (unreadable, latest_unreadable) = watch::channel(None);
@@ -163,6 +167,7 @@ fn parts(
         namespace: options.namespace.clone(),
         clock: Arc::clone(&options.clock),
         region: options.region.clone(),
+        nodes: options.nodes,
         outputs: ViewOutputs { snapshots, validator, unreadable },
         placement,
         blockers,

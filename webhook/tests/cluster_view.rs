@@ -1,13 +1,17 @@
 //! What the view of the cluster publishes, and when.
 
-use crate::tests::node;
-use crate::{ClusterView, SourcedValidator, ViewMetrics, ViewOutputs};
+use crate::tests::{class, node};
+use crate::{ClusterView, SourcedValidator, ViewMetrics, ViewOutputs, ViewSettings};
 use jiff::Timestamp;
 use napkeeper_api::azure_facts::PublishedFacts;
+use napkeeper_api::manifests::{Object, object};
+use napkeeper_api::yaml::Document;
+use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::catalog::live::{AzureFacts, Fact, SizeListing};
 use napkeeper_core::model::names::Region;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_core::snapshot::delta::Delta;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -20,12 +24,17 @@ struct Published {
 }
 
 fn view(region: Option<&str>) -> (ClusterView, Published) {
+    view_of(region, InstanceTypeOptions::default())
+}
+
+fn view_of(region: Option<&str>, nodes: InstanceTypeOptions) -> (ClusterView, Published) {
     let (snapshots, snapshot) = watch::channel(None);
     let (validator, latest_validator) = watch::channel(Arc::new(SourcedValidator::embedded().unwrap()));
     let (unreadable, latest_unreadable) = watch::channel(None);
     let region = region.map(|region| Region::new(region).unwrap());
     let outputs = ViewOutputs { snapshots, validator, unreadable };
-    let view = ClusterView::new(region, None, outputs, ViewMetrics::default()).unwrap();
+    let settings = ViewSettings { region, kubernetes: None, nodes };
+    let view = ClusterView::new(settings, outputs, ViewMetrics::default()).unwrap();
     (view, Published { snapshot, validator: latest_validator, unreadable: latest_unreadable })
 }
 
@@ -36,6 +45,34 @@ fn published(region: &str) -> PublishedFacts {
         facts: AzureFacts { sizes: Some(sizes), ..AzureFacts::default() },
         failing: BTreeMap::new(),
         unreadable: Vec::new(),
+    }
+}
+
+/// Whichever facts are in use: none are published, those of the region, live ones, and none again.
+#[test]
+fn who_launches_the_nodes_is_known_whatever_facts_are_in_use() {
+    for self_managed in [false, true] {
+        let nodes = InstanceTypeOptions { self_managed, ..InstanceTypeOptions::default() };
+        let (mut view, Published { snapshot, validator, .. }) = view_of(Some("westeurope"), nodes);
+        let refused = class("v1beta1", &json!({ "kubelet": { "cpuManagerPolicy": "static" } }));
+        let document = Document::without_text("request", refused.clone());
+        let is_refused = || {
+            let findings = validator.borrow().validator.validate_beside(&document, None).findings;
+            findings.iter().any(|finding| finding.rule == "NK2029")
+        };
+        assert_eq!(is_refused(), self_managed, "at the start");
+        let Object::NodeClass(class) = object(&refused).unwrap() else { panic!("not a class") };
+        let name = class.name.clone();
+        view.apply(&Delta::Class(Arc::new(*class)));
+        view.mark_listed();
+        view.publish().unwrap();
+        assert_eq!(is_refused(), self_managed, "the region is known");
+        let types = snapshot.borrow().as_ref().map(|snapshot| snapshot.instance_types[&name].len());
+        assert_eq!(types == Some(0), self_managed, "hints know that no node is launched: {types:?}");
+        view.set_facts(Some(&published("westeurope"))).unwrap();
+        assert_eq!(is_refused(), self_managed, "live facts");
+        view.set_facts(None).unwrap();
+        assert_eq!(is_refused(), self_managed, "embedded facts again");
     }
 }
 

@@ -363,6 +363,26 @@ async fn invalid_objects_are_denied_with_rule_path_and_remedy() {
 }
 
 #[tokio::test]
+async fn where_napkeeper_launches_the_nodes_it_refuses_what_it_would_ignore() {
+    let nodes = InstanceTypeOptions { self_managed: true, ..InstanceTypeOptions::default() };
+    let validator = Arc::new(SourcedValidator::embedded().unwrap().for_nodes(nodes));
+    let provisioner = Rig::with(None, PATIENT, |webhook| webhook.with_validator(watch::channel(validator).1));
+    let refused = class("v1beta1", &json!({ "kubelet": { "cpuManagerPolicy": "static" } }));
+    let created = review("CREATE", "karpenter.azure.com", &refused, &Value::Null);
+    let answer = provisioner.ask("/validate", &created).await;
+    let message = answer["status"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("NK2029 spec.kubelet.cpuManagerPolicy"), "{answer}");
+    assert_eq!(Rig::new(None, PATIENT).ask("/validate", &created).await["allowed"], true, "NAP supports it");
+    // A class from before the change of the mode can still be changed.
+    let mut changed = refused.clone();
+    changed["spec"]["maxPods"] = json!(60);
+    let updated = review("UPDATE", "karpenter.azure.com", &changed, &refused);
+    let answer = provisioner.ask("/validate", &updated).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    assert!(answer["warnings"].to_string().contains("NK2029"), "{answer}");
+}
+
+#[tokio::test]
 async fn violations_that_a_newer_schema_may_allow_are_warnings() {
     let rig = Rig::new(None, PATIENT);
     let newer = class("v1beta1", &json!({ "imageFamily": "Ubuntu2604", "newField": { "a": 1 } }));

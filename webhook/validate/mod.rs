@@ -44,7 +44,8 @@ const VALIDATED_KINDS: [(&str, &[&str], &str); 4] = [
 const SCHEMA_RULES: [&str; 2] = [rules::UNKNOWN_FIELD.id, rules::ENUM.id];
 
 /// Rules of the Azure family that no change in Azure can fix.
-const PERMANENT_RULES: [&str; 4] = [azure::CONTRADICTION.id, azure::BOUND.id, azure::SUBNET.id, azure::TAG_OWNER.id];
+const PERMANENT_RULES: [&str; 5] =
+    [azure::CONTRADICTION.id, azure::BOUND.id, azure::SUBNET.id, azure::TAG_OWNER.id, azure::UNSUPPORTED_FIELD.id];
 
 /// Most findings that a refusal lists, and most warnings.
 const MAX_FINDINGS: usize = 10;

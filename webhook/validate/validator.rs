@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use napkeeper_core::catalog::live::{AzureFacts, FactSource, PriceSheet, catalog_from_facts};
-use napkeeper_core::catalog::{Catalog, Month, RegionCatalog};
+use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, Month, RegionCatalog};
 use napkeeper_core::model::names::Region;
 use napkeeper_verdict::{Facts, SchemaError, Validator};
 use std::sync::Arc;
@@ -61,6 +61,12 @@ impl SourcedValidator {
     #[must_use]
     pub fn for_kubernetes(self, version: Option<String>) -> Self {
         Self { validator: self.validator.with_kubernetes(version), ..self }
+    }
+
+    /// The same, for these settings of nodes: who launches them, among others.
+    #[must_use]
+    pub fn for_nodes(self, nodes: InstanceTypeOptions) -> Self {
+        Self { validator: self.validator.with_nodes(nodes), ..self }
     }
 
     /// True when it is made of these facts, or of others of the same age.

@@ -19,6 +19,7 @@ use napkeeper_api::config;
 use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::{Object, items, object};
 use napkeeper_api::yaml::Document;
+use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::model::names::{NodePoolName, ObjectName};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,6 +94,13 @@ impl Validator {
     #[must_use]
     pub fn with_kubernetes(mut self, version: Option<String>) -> Self {
         self.facts.kubernetes = version;
+        self
+    }
+
+    /// The same rules, for these settings of nodes.
+    #[must_use]
+    pub fn with_nodes(mut self, nodes: InstanceTypeOptions) -> Self {
+        self.facts.nodes = nodes;
         self
     }
 

@@ -124,7 +124,11 @@ async fn the_provisioner_installs_on_an_empty_cluster_and_may_manage_nodes() -> 
     let plane = ControlPlane::start(Mode::Api).await?;
     let text = overlay("provisioner").await?;
     ensure!(!ownership(&objects(&text)?).is_empty(), "somebody must own Karpenter's kinds here");
-    ensure!(text.contains("- provisioner\n"), "the controller runs in another mode");
+    for name in ["napkeeper-controller", "napkeeper-webhook"] {
+        let (args, _) = container(&objects(&text)?, name)?;
+        let is_mode = |pair: &[String]| pair[0] == "--mode" && pair[1] == "provisioner";
+        ensure!(args.windows(2).any(is_mode), "{name} runs in another mode: {args:?}");
+    }
     plane.apply(&text).await?;
     plane.established().await?;
     rights(
