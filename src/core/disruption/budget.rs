@@ -57,7 +57,8 @@ pub fn remaining_disruptions(snapshot: &Snapshot, pool: &NodePool, reason: Disru
 }
 
 /// How many nodes of a pool count against its budgets.
-pub(super) fn counted_nodes(snapshot: &Snapshot, pool: &NodePool) -> u32 {
+#[must_use]
+pub fn counted_nodes(snapshot: &Snapshot, pool: &NodePool) -> u32 {
     let counts = |claim: &&Arc<Claim>| is_counted(snapshot, claim, snapshot.node_of(claim).map(|node| &**node));
     u32::try_from(initialized(snapshot, pool).filter(counts).count()).unwrap_or(u32::MAX)
 }

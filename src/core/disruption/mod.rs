@@ -28,7 +28,7 @@ use crate::snapshot::{CommandKey, Snapshot};
 use balanced::BalancedPools;
 pub use blockers::{DisruptionBlocker, PossibleDisruption, disruption_blockers};
 pub use budget::remaining_disruptions as budget_left;
-pub use budget::{allowed_disruptions, is_active};
+pub use budget::{allowed_disruptions, counted_nodes, is_active};
 pub(crate) use candidate::passes_blockers;
 pub use candidate::quiet_since;
 use candidate::{Candidate, disruption_candidates, outdated_candidates};
@@ -80,6 +80,12 @@ impl DisruptionMemory {
     pub fn irreplaceable(&self) -> BTreeMap<ClaimName, PodWithoutRoom> {
         self.moves.irreplaceable()
     }
+
+    /// How many nodes could be disrupted for each reason, whatever budgets allow, by the last pass: for metrics.
+    #[must_use]
+    pub fn eligible(&self) -> &BTreeMap<DisruptionReason, usize> {
+        &self.moves.eligible
+    }
 }
 
 /// Decides which nodes to disrupt now.
@@ -105,6 +111,7 @@ pub fn disrupt(
     if is_paused || NodeOutage::of(snapshot, settings, now).is_some() {
         // Nothing is looked for meanwhile, so what was found before must be found again.
         memory.empty_since.clear();
+        memory.moves.eligible.clear();
         memory.moves.forget_findings();
         if !is_paused {
             // Pods of nodes that are not ready may need the room of those that were going to be replaced.
@@ -162,6 +169,7 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
         movable.partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
     let is_paused =
         |c: &Candidate<'_>, reason| snapshot.pause.blocks_disruption(&DisruptionScope::new(&c.pool.name, reason), now);
+    memory.moves.eligible = eligible(&empty_nodes, &used, now);
     // No other node is kept because the pods of one that is not disrupted could take its place.
     empty_nodes.retain(|c| !is_paused(c, DisruptionReason::Empty));
     used.retain(|c| !is_paused(c, DisruptionReason::Underutilized));
@@ -193,6 +201,15 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     memory.offerings = cache.take();
 }
 
+/// How many of these nodes, empty ones and those with pods, could be consolidated now.
+fn eligible(empty: &[&Candidate<'_>], used: &[&Candidate<'_>], now: Timestamp) -> BTreeMap<DisruptionReason, usize> {
+    let is_due = |candidate: &&&Candidate<'_>| candidate.eligible_at <= now && !candidate.is_nominated;
+    let may_be_moved = |candidate: &&&Candidate<'_>| candidate.pool.disruption.policy != ConsolidationPolicy::WhenEmpty;
+    let empty = empty.iter().filter(is_due).count();
+    let used = used.iter().filter(is_due).filter(may_be_moved).count();
+    [(DisruptionReason::Empty, empty), (DisruptionReason::Underutilized, used)].into()
+}
+
 /// Begins to replace nodes that expire soon, which have a deadline, or else those of deleted NodePools, or drifted ones. True if
 /// there are any: what is left of the cluster is seen in the next pass.
 fn replace_all_outdated(
@@ -220,8 +237,12 @@ fn replace_all_outdated(
         (DisruptionReason::NodePoolDeleted, deleted),
         (DisruptionReason::Drifted, drifted),
     ];
-    causes.into_iter().filter(|(_, causes)| !causes.is_empty()).any(|(reason, causes)| {
+    let outdated = causes.map(|(reason, causes)| {
         let candidates = outdated_candidates(snapshot, search.provision, &causes, now);
+        memory.eligible.insert(reason, candidates.len());
+        (reason, causes, candidates)
+    });
+    outdated.into_iter().filter(|(_, causes, _)| !causes.is_empty()).any(|(reason, causes, candidates)| {
         let leaving = nodes_deleted_by(snapshot, plan);
         let outdated = Outdated { reason, candidates: &candidates, causes: &causes, leaving };
         replace_outdated(search, outdated, memory, budgets, plan)

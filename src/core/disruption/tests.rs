@@ -9,7 +9,7 @@ use crate::fixtures::{
 use crate::model::cluster::claim::{Claim, PlannedOffering};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{DoNotDisrupt, PodOwner, Taint};
-use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
+use crate::model::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, DisruptionReason, NodePool};
 use crate::model::labels;
 use crate::model::names::ClaimName;
 use crate::model::settings::{Pause, Settings};
@@ -178,6 +178,30 @@ fn one_budget_counts_all_reasons_of_a_pass() {
     snapshot.put_pool(closed.name.clone(), closed);
     let (_, words) = wait(&snapshot, &mut DisruptionMemory::default(), 60);
     assert_eq!(words, ["underutilized c00"], "the budget closes one reason only");
+}
+
+#[test]
+fn nodes_that_could_be_disrupted_are_counted_by_reason_whatever_budgets_allow() {
+    let mut closed = pool("general");
+    closed.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(0), reasons: None, window: None }];
+    let (mut snapshot, nodes) = nodes(&closed, LARGE, 4);
+    snapshot.put_pod(running("p", &Arc::new(shape("a", 100, 1)), &nodes[0]));
+    let mut kept = running("q", &Arc::new(shape("a", 100, 1)), &nodes[1]);
+    kept.do_not_disrupt = Some(DoNotDisrupt::Always);
+    snapshot.put_pod(kept);
+    let mut memory = DisruptionMemory::default();
+    let mut count = |snapshot: &Snapshot, seconds: i64| {
+        let _ = pass(snapshot, &mut memory, seconds);
+        let of = |reason| memory.eligible().get(&reason).copied().unwrap_or_default();
+        [DisruptionReason::Empty, DisruptionReason::Underutilized, DisruptionReason::Expiring].map(of)
+    };
+    assert_eq!(count(&snapshot, 0), [2, 1, 0]);
+    let mut only_empty = closed.clone();
+    only_empty.disruption.policy = ConsolidationPolicy::WhenEmpty;
+    snapshot.put_pool(only_empty.name.clone(), only_empty);
+    assert_eq!(count(&snapshot, 100), [2, 0, 0]);
+    snapshot.pause = Pause::read([("disrupt", Some("true"))]).0;
+    assert_eq!(count(&snapshot, 200), [0, 0, 0], "nothing is looked for");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::disruption::{DisruptionMemory, PodWithoutRoom};
 use crate::history::OwnDeletions;
 use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::node_base::NodeBase;
-use crate::model::cluster::pool::NodeClass;
+use crate::model::cluster::pool::{DisruptionReason, NodeClass};
 use crate::model::errors::EffectError;
 use crate::model::names::{ClaimName, NodeClassName, ObjectKey, VmSize};
 use crate::model::settings::{DisruptionScope, Settings};
@@ -56,6 +56,8 @@ pub struct Controller {
     own_deletions: OwnDeletions,
     /// What holds up the deletion of NodePools, as the last decision on disruption has found.
     irreplaceable: BTreeMap<ClaimName, PodWithoutRoom>,
+    /// How many nodes could be disrupted for each reason, by the last decision on disruption.
+    eligible: BTreeMap<DisruptionReason, usize>,
     instance_types: BTreeMap<NodeClassName, CachedInstanceTypes>,
     wakes: BTreeMap<DecisionKind, Timestamp>,
     /// The decisions that are open: their memory is with them.
@@ -85,6 +87,12 @@ impl Controller {
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// How many nodes could be disrupted for each reason, by the last decision on disruption.
+    #[must_use]
+    pub fn eligible_nodes(&self) -> &BTreeMap<DisruptionReason, usize> {
+        &self.eligible
     }
 
     /// A command that runs, as planned.
@@ -278,6 +286,7 @@ impl Controller {
             }
             DeciderMemory::Disruption(memory) => {
                 self.disruption = memory.0;
+                self.eligible.clone_from(self.disruption.eligible());
                 let irreplaceable = self.disruption.irreplaceable();
                 if self.irreplaceable != irreplaceable {
                     self.irreplaceable = irreplaceable;

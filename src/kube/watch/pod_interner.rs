@@ -1,5 +1,6 @@
 //! Shares equal parts of pods, so that each is stored once.
 
+use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::pod::{Pod, PodShape};
 use napkeeper_core::model::names::NodeName;
 use std::collections::BTreeSet;
@@ -41,14 +42,19 @@ impl<T: Ord + Clone> Interner<T> {
 #[derive(Debug, Default)]
 pub(super) struct PodInterner {
     shapes: Interner<Arc<PodShape>>,
+    limits: Interner<Arc<Resources>>,
+    owners: Interner<Arc<str>>,
     nodes: Interner<NodeName>,
 }
 
 impl PodInterner {
-    /// Replaces shape, namespace and node name of a pod by shared equal values.
+    /// Replaces shape, limits, owner, namespace and node name of a pod by shared equal values.
     pub(super) fn share(&mut self, pod: &mut Arc<Pod>) {
         let pod = Arc::make_mut(pod);
         pod.shape = self.shapes.intern(&pod.shape, Arc::strong_count);
+        let details = &mut pod.details;
+        details.limits = self.limits.intern(&details.limits, Arc::strong_count);
+        details.owner = self.owners.intern(&details.owner, Arc::strong_count);
         if pod.key.namespace == pod.shape.namespace {
             pod.key.namespace = pod.shape.namespace.clone();
         }
@@ -78,6 +84,7 @@ mod tests {
         let (mut one, mut two, mut other) = (pod("one", 1), pod("two", 1), pod("other", 2));
         [&mut one, &mut two, &mut other].into_iter().for_each(|pod| interner.share(pod));
         assert!(Arc::ptr_eq(&one.shape, &two.shape) && !Arc::ptr_eq(&one.shape, &other.shape));
+        assert!(Arc::ptr_eq(&one.details.limits, &two.details.limits));
         for cpu in 3..3 + 5 * FIRST_CLEANUP {
             interner.share(&mut pod("passing", cpu));
         }

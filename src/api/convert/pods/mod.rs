@@ -12,9 +12,11 @@ use crate::convert::violations::Violations;
 use crate::field_path::Path;
 use crate::types::duration;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Pod as WirePod, PodCondition, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Pod, PodAffinity, PodOwner, PodPhase, PodShape, Preferences};
+use napkeeper_core::model::cluster::pod::{
+    DoNotDisrupt, Pod, PodAffinity, PodDetails, PodOwner, PodPhase, PodShape, Preferences,
+};
 use napkeeper_core::model::labels::{DO_NOT_DISRUPT, POD_DELETION_COST};
 use napkeeper_core::model::names::{Namespace, NodeName, ObjectName};
 use napkeeper_core::snapshot::spread_defaults::DEFAULT_SCHEDULER;
@@ -197,13 +199,35 @@ fn read_partially(object: &WirePod, found: &mut Violations) -> Option<Pod> {
         of_set: has_selector_controller(metadata),
         claims_devices: spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
         opaque: false,
+        details: PodDetails {
+            owner: owner_path(metadata),
+            limits: Arc::new(requests::limits(spec)),
+            scheduled_at: true_condition(object, "PodScheduled").and_then(since),
+            ready_at: true_condition(object, "Ready").and_then(since),
+        },
     })
 }
 
 /// Its condition Ready is true.
 fn is_ready(object: &WirePod) -> bool {
+    true_condition(object, "Ready").is_some()
+}
+
+/// Its condition of this type, if that is true.
+fn true_condition<'a>(object: &'a WirePod, kind: &str) -> Option<&'a PodCondition> {
     let conditions = object.status.as_ref().and_then(|s| s.conditions.as_ref());
-    conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+    conditions.into_iter().flatten().find(|c| c.type_ == kind && c.status == "True")
+}
+
+fn since(condition: &PodCondition) -> Option<Timestamp> {
+    condition.last_transition_time.as_ref().map(|time| time.0)
+}
+
+/// The path of its first owner, as Karpenter spells it.
+fn owner_path(metadata: &ObjectMeta) -> Arc<str> {
+    let Some(owner) = metadata.owner_references.iter().flatten().next() else { return Arc::from("") };
+    let (namespace, kind) = (metadata.namespace.as_deref().unwrap_or_default(), owner.kind.to_lowercase());
+    Arc::from(format!("/apis/{}/namespaces/{namespace}/{kind}s/{}", owner.api_version, owner.name))
 }
 
 /// kube-scheduler reports that no node fits. Reports on gated pods, older ones and those of other controllers do not

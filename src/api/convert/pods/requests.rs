@@ -13,14 +13,36 @@ const HUGE_PAGES: &str = "hugepages-";
 
 /// The requests of a pod, `pods: 1` included. `at` is the path of the pod spec.
 pub(crate) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Resources {
+    let mut total =
+        greatest_sum(spec, |container, (list, i)| container_requests(container, &at.key(list).index(i), found));
+    override_by_pod(&mut total, spec, &at.key("resources"), found);
+    let overhead = spec.overhead.iter().flatten().map(|(k, q)| (k, &q.0));
+    total.add(&common::resources_by(amount, overhead, &at.key("overhead"), found));
+    total.pods = 1;
+    total
+}
+
+/// The limits of its containers, `pods: 1` included. What cannot be read counts as none: nothing is decided by them.
+pub(crate) fn limits(spec: &PodSpec) -> Resources {
+    let (at, mut unreadable) = (Path::root(), Violations::default());
+    let limits = greatest_sum(spec, |container, _| {
+        let limits = container.resources.iter().flat_map(|resources| resources.limits.iter().flatten());
+        common::resources_by(amount, limits.map(|(name, quantity)| (name, &quantity.0)), &at, &mut unreadable)
+    });
+    Resources { pods: 1, ..limits }
+}
+
+/// The sum of what its containers have, or the greatest moment of their start if that is more. Containers are passed with
+/// their list and index.
+fn greatest_sum(spec: &PodSpec, mut of: impl FnMut(&Container, (&'static str, usize)) -> Resources) -> Resources {
     let mut running = Resources::default();
     for (i, container) in spec.containers.iter().enumerate() {
-        running.add(&container_requests(container, &at.key("containers").index(i), found));
+        running.add(&of(container, ("containers", i)));
     }
     let mut starting = Resources::default();
     let mut sidecars = Resources::default();
     for (i, container) in spec.init_containers.iter().flatten().enumerate() {
-        let own = container_requests(container, &at.key("initContainers").index(i), found);
+        let own = of(container, ("initContainers", i));
         if container.restart_policy.as_deref() == Some("Always") {
             sidecars.add(&own);
             starting.raise_to_at_least(&sidecars);
@@ -30,10 +52,6 @@ pub(crate) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Res
     }
     let mut total = running.plus(&sidecars);
     total.raise_to_at_least(&starting);
-    override_by_pod(&mut total, spec, &at.key("resources"), found);
-    let overhead = spec.overhead.iter().flatten().map(|(k, q)| (k, &q.0));
-    total.add(&common::resources_by(amount, overhead, &at.key("overhead"), found));
-    total.pods = 1;
     total
 }
 

@@ -69,6 +69,8 @@ pub(super) struct MoveMemory {
     /// The state in which nothing more was found, and when that is looked for again: more is worth it the longer nothing
     /// changes.
     exhausted: Option<(StateGenerations, Timestamp)>,
+    /// How many nodes could be disrupted for each reason, by the last pass: for metrics. If lost, the next pass counts them.
+    pub(super) eligible: BTreeMap<DisruptionReason, usize>,
     /// When each NodeClaim was last simulated alone without result, and in which state unless it is tried once more.
     pub(super) unconsolidatable: BTreeMap<ClaimName, (Timestamp, Option<StateGenerations>)>,
 }

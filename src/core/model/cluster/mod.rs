@@ -10,6 +10,7 @@ pub mod node_record;
 pub mod node_template;
 pub mod offering;
 pub mod pod;
+mod pod_status;
 pub mod pool;
 pub mod replacement;
 pub mod status;

@@ -1,5 +1,6 @@
 //! Pods.
 
+pub use super::pod_status::{PodDetails, PodPhase};
 pub use super::topology::{PodAffinity, PodTerm, Preferences, Spread};
 use crate::model::amounts::resources::Resources;
 use crate::model::labels;
@@ -197,19 +198,6 @@ pub enum PodOwner {
     Buffer,
 }
 
-/// Phase of a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PodPhase {
-    /// Not started.
-    Pending,
-    /// Started.
-    Running,
-    /// Ended well.
-    Succeeded,
-    /// Ended badly.
-    Failed,
-}
-
 /// How long a pod must not be disrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DoNotDisrupt {
@@ -263,6 +251,8 @@ pub struct Pod {
     pub claims_devices: bool,
     /// It could not be parsed completely. It keeps its node in use, is never disrupted, and no node is launched for it.
     pub opaque: bool,
+    /// What is told of it: nothing is decided by this.
+    pub details: PodDetails,
 }
 
 impl Pod {
@@ -301,6 +291,7 @@ impl Pod {
             of_set: false,
             claims_devices: false,
             opaque: false,
+            details: PodDetails::default(),
         }
     }
 

@@ -54,6 +54,26 @@ fn a_pod_without_pod_affinity_allocates_no_terms() {
     assert!(shape.ports.is_empty() && shape.spread.is_empty());
 }
 
+#[test]
+fn what_is_told_of_a_pod_is_as_karpenter_tells_it() {
+    let limited = |cpu: &str| json!({ "name": "a", "resources": { "limits": { "cpu": cpu, "memory": "1Gi" } } });
+    let at = |time: &str| json!({ "lastTransitionTime": time, "status": "True" });
+    let (mut scheduled, mut ready) = (at("2026-08-03T10:00:01Z"), at("2026-08-03T10:00:09Z"));
+    (scheduled["type"], ready["type"]) = (json!("PodScheduled"), json!("Ready"));
+    let spec = json!({ "containers": [limited("1"), limited("2"), { "name": "b" }], "initContainers": [limited("4")] });
+    let mut object = wire(spec, json!({ "conditions": [scheduled, ready] }));
+    let owner = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u" }]);
+    object.metadata.owner_references = serde_json::from_value(owner).unwrap();
+    let details = pod(&object).unwrap().details;
+    assert_eq!(&*details.owner, "/apis/apps/v1/namespaces/own/replicasets/web-1");
+    let limits = &details.limits;
+    assert_eq!((limits.cpu_millis, limits.memory, limits.pods), (4_000, 2 << 30, 1), "the start takes most CPU");
+    let times = [details.scheduled_at, details.ready_at].map(|time| time.unwrap().to_string());
+    assert_eq!(times, ["2026-08-03T10:00:01Z", "2026-08-03T10:00:09Z"]);
+    let bare = pod(&wire(json!({}), json!({ "conditions": [{ "type": "Ready", "status": "False" }] }))).unwrap();
+    assert_eq!((&*bare.details.owner, bare.details.ready_at), ("", None));
+}
+
 fn term_of(more: Value) -> PodTerm {
     let mut term = json!({ "topologyKey": "failure-domain.beta.kubernetes.io/zone" });
     term.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
