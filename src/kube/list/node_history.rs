@@ -2,6 +2,7 @@
 
 use super::{ListError, all_of, list, none_if_not_served};
 use crate::objects::raw_object;
+use crate::write::events::CONTROLLER;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::Client;
@@ -60,6 +61,10 @@ fn event_of(event: &Event) -> Option<NodeClaimEvent> {
     if object.kind.as_deref() != Some("NodeClaim") {
         return None;
     }
+    // NodeRecords tell what napkeeper has done, and more of it.
+    if event.reporting_component.as_deref() == Some(CONTROLLER) {
+        return None;
+    }
     let first = event.first_timestamp.as_ref().map(|time| time.0);
     let at = first.or_else(|| event.event_time.as_ref().map(|time| time.0))?;
     Some(NodeClaimEvent {
@@ -100,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_events_of_node_claims_with_a_time_are_read() {
+    async fn only_events_of_node_claims_with_a_time_and_by_others_are_read() {
         let fake = Fake::serving(&[EVENTS]);
         let event = |name: &str, kind: &str, time: serde_json::Value| {
             json!({
@@ -113,6 +118,9 @@ mod tests {
         fake.put(EVENTS, event("a", "NodeClaim", time.clone()));
         fake.put(EVENTS, event("b", "Node", time));
         fake.put(EVENTS, event("c", "NodeClaim", json!(null)));
+        let mut own = event("d", "NodeClaim", json!("2026-01-01T00:00:00Z"));
+        own["reportingComponent"] = json!("napkeeper.io/controller");
+        fake.put(EVENTS, own);
         let events = read_node_claim_events(&fake.client()).await.unwrap();
         assert_eq!(events.len(), 1, "{events:?}");
         assert_eq!((events[0].claim.as_str(), events[0].uid.as_str()), ("general-a", "u-1"));

@@ -30,7 +30,7 @@ const EVENT_TTL: SignedDuration = SignedDuration::from_mins(50);
 const MAX_REASON: usize = 128;
 const MAX_NOTE: usize = 1024;
 /// Who reports.
-const CONTROLLER: &str = "napkeeper.io/controller";
+pub(crate) const CONTROLLER: &str = "napkeeper.io/controller";
 
 /// The object of an event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
