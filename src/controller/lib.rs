@@ -146,7 +146,7 @@ pub async fn run(options: Options) -> Result<()> {
 }
 
 /// The control loop. It reports with metrics in this registry, and with Karpenter's in one of their own; beside managed NAP
-/// these are NAP's to export. Returns both registries.
+/// these are NAP's to export. Returns all registries.
 fn reporting_loop(
     context: LoopContext,
     (events, skew): (Events, ClockSkew),
@@ -158,7 +158,10 @@ fn reporting_loop(
         ControllerMode::Companion => (None, None),
     };
     let reporter = Reporter::new(events, &mut registry, skew, karpenter);
-    (ControlLoop::new(context, reporter, watches), std::iter::once(registry).chain(of_karpenter).collect())
+    (
+        ControlLoop::new(context, reporter, watches),
+        std::iter::once(registry).chain(of_karpenter.into_iter().flatten()).collect(),
+    )
 }
 
 /// Listens for probes and scrapes, and logs the addresses.

@@ -245,6 +245,7 @@ impl ControlLoop {
         let started =
             self.controller.apply_decision(decision, self.context.controller_config(), self.context.clock.now());
         self.reporter.report_problems(self.controller.snapshot(), self.controller.memory(), self.context.clock.now());
+        self.reporter.report_eligible(self.controller.eligible_nodes());
         self.pass_on_launch_hold();
         let placements = &self.controller.memory().provision.buffer_statuses;
         if **self.context.placements.borrow() != *placements {
@@ -283,7 +284,7 @@ impl ControlLoop {
             let Some((key, effect)) = next else { break };
             let runner = Arc::clone(&self.context.runner);
             let disrupted = self.controller.disruption_scope(&key);
-            self.reporter.effect_started(&effect);
+            self.reporter.effect_started(&effect, self.controller.snapshot());
             self.expectations.effect_started(&key);
             self.effects.spawn(async move {
                 // On a task of its own, so that a panic is a failed effect, and the command does not wait forever.

@@ -2,21 +2,27 @@
 //!
 //! A decision is an event on the object that it concerns; so is a failure, with a way to fix it if one is known.
 
+mod blocked;
+mod events;
+#[cfg(test)]
+mod fixtures;
 mod karpenter;
 mod nodepools;
 mod pause;
 mod repairs;
 mod sweeps;
 
+use blocked::BlockedReporter;
 use jiff::Timestamp;
 pub(crate) use karpenter::KarpenterMetrics;
 use napkeeper_core::engine::decide::Memory;
 use napkeeper_core::engine::decision::DecisionKind;
 use napkeeper_core::lifecycle::{BlockedDrain, NodeOutage};
 use napkeeper_core::model::cluster::launch_hold::LaunchHold;
+use napkeeper_core::model::cluster::pool::DisruptionReason;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::{ClaimName, NodeName, ObjectKey, Uid};
-use napkeeper_core::plan::{ClaimUpdate, Command, CommandReport, Effect, PlannedCommand};
+use napkeeper_core::plan::{Command, CommandReport, Effect, PlannedCommand};
 use napkeeper_core::scheduling::UnschedulablePods;
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use napkeeper_kube::{ClockSkew, Events, Regarding};
@@ -54,6 +60,7 @@ pub(super) struct Reporter {
     /// Problems that have been reported: unschedulable pods, missing nodes, conflicts of NodeOverlays.
     reported: BTreeSet<String>,
     karpenter: Option<KarpenterMetrics>,
+    blocked: BlockedReporter,
     pools: PoolReporter,
     repairs: RepairReporter,
     sweeps: SweepReporter,
@@ -93,6 +100,7 @@ impl Reporter {
             skew,
             reported: BTreeSet::new(),
             karpenter,
+            blocked: BlockedReporter::default(),
             pools: PoolReporter::new(registry),
             repairs: RepairReporter::new(registry),
             sweeps: SweepReporter::new(registry),
@@ -140,6 +148,7 @@ impl Reporter {
         }
         self.pause.clear();
         self.reported.clear();
+        self.blocked.clear();
         self.pools.clear();
         self.repairs.clear();
         self.karpenter.iter_mut().for_each(KarpenterMetrics::clear);
@@ -163,6 +172,12 @@ impl Reporter {
             DecisionKind::Disruption => "disruption",
         };
         self.decision_seconds.get_or_create(&[("decider", decider)]).observe(took.as_secs_f64());
+        self.karpenter.iter().for_each(|metrics| metrics.decision_made(kind, took));
+    }
+
+    /// Reports how many nodes could be disrupted for each reason.
+    pub(super) fn report_eligible(&self, eligible: &BTreeMap<DisruptionReason, usize>) {
+        self.karpenter.iter().for_each(|metrics| metrics.observe_eligible(eligible));
     }
 
     /// Reports unschedulable pods, nodes missing from static NodePools and conflicts of NodeOverlays, each once while
@@ -181,17 +196,11 @@ impl Reporter {
         self.report_launch_hold(memory.launch_check.hold.as_ref(), snapshot, &mut problems);
         self.pools.report(memory, snapshot, &self.events, now);
         self.report_blocked_drains(&memory.lifecycle.blocked_drains, snapshot, &mut problems);
-        self.karpenter.iter_mut().for_each(|metrics| metrics.observe(snapshot));
+        self.karpenter.iter_mut().for_each(|metrics| metrics.observe(snapshot, memory));
+        let blocked = self.blocked.news(snapshot, &memory.status.loops, now);
+        blocked.into_iter().for_each(|event| event.publish(&self.events));
         self.repairs.report(&memory.lifecycle.blocked_repairs, snapshot, &self.events);
-        for group in unplaced {
-            let reason = group.reason();
-            if let Some(first) = group.pods.first().filter(|_| !self.reported.contains(&reason)) {
-                tracing::info!(pod = %first.key, pods = group.pods.len(), why = reason, "cannot be scheduled");
-                let regarding = pod(&first.key, &first.uid);
-                self.events.publish(regarding, "FailedScheduling", &format!("no NodePool can run it: {reason}"), true);
-            }
-            problems.insert(reason);
-        }
+        self.report_unschedulable(unplaced, snapshot, &mut problems);
         self.missing_nodes.set(count(memory.static_capacity.shortages.iter().map(|short| short.missing).sum()));
         for short in &memory.static_capacity.shortages {
             let (pool, reason) = (&short.pool, short.to_string());
@@ -214,6 +223,31 @@ impl Reporter {
             problems.insert(key);
         }
         self.reported = problems;
+    }
+
+    /// Reports unschedulable pods, each group by one of them, and NodePools of which no instance type can be launched.
+    fn report_unschedulable(
+        &self,
+        unplaced: &[UnschedulablePods],
+        snapshot: &Snapshot,
+        problems: &mut BTreeSet<String>,
+    ) {
+        for group in unplaced {
+            let reason = group.reason();
+            if let Some(first) = group.pods.first().filter(|_| !self.reported.contains(&reason)) {
+                tracing::info!(pod = %first.key, pods = group.pods.len(), why = reason, "cannot be scheduled");
+                events::of_unschedulable(first, &reason).publish(&self.events);
+            }
+            problems.insert(reason);
+            for (pool, why) in group.reasons.iter().filter_map(|(pool, why)| Some((pool.as_ref()?, why))) {
+                let Some(event) = events::of_unusable_pool(pool, why, snapshot) else { continue };
+                let key = format!("{pool}: no compatible instance types");
+                if !self.reported.contains(&key) && !problems.contains(&key) {
+                    event.publish(&self.events);
+                }
+                problems.insert(key);
+            }
+        }
     }
 
     /// Reports the beginning and the end of an outage of nodes.
@@ -257,12 +291,8 @@ impl Reporter {
             let key = format!("{name}: {drain}");
             if !self.reported.contains(&key) {
                 tracing::warn!(node = %name, why = %drain, "the drain does not move");
-                let node = snapshot.nodes().get(name);
-                let node = node.map(|node| cluster_scoped(("v1", "Node"), name.as_str(), &node.uid));
-                let claim = drain.claim.as_ref().and_then(|name| claim(snapshot, name));
-                for regarding in claim.into_iter().chain(node) {
-                    self.events.publish(regarding, "FailedDraining", &format!("Failed to drain node, {drain}"), true);
-                }
+                let events = events::of_blocked_drain(name, drain, snapshot);
+                events.into_iter().for_each(|event| event.publish(&self.events));
             }
             problems.insert(key);
         }
@@ -278,42 +308,18 @@ impl Reporter {
         let (reason, command) = (&*planned.reason, planned.command.name());
         let about = planned.command.key().to_string();
         tracing::info!(command, about, reason, "started");
-        let event = match &planned.command {
-            Command::Launch(launch) => Some((claim(snapshot, &launch.claim.name), "Launching")),
-            Command::DeleteClaim { claim: of, .. } => Some((claim(snapshot, &of.name), "Disrupting")),
-            Command::UpdateClaim { claim: of, update: ClaimUpdate::Drifted { .. } } => {
-                Some((claim(snapshot, &of.name), "Drifted"))
-            }
-            Command::Terminate(terminate) => Some((claim(snapshot, &terminate.claim.name), "Terminating")),
-            Command::Evict { pod: key, uid } => Some((Some(pod(key, uid)), "Evicting")),
-            Command::DeletePod { pod: key, uid, .. } => Some((Some(pod(key, uid)), "Disrupted")),
-            Command::SweepDelete(delete) => {
-                let sweep = snapshot.sweeps().get(&delete.sweep);
-                Some((
-                    sweep.map(|s| cluster_scoped(("napkeeper.io/v1alpha1", "OrphanSweep"), s.name.as_str(), &s.uid)),
-                    "Collecting",
-                ))
-            }
-            _ => None,
-        };
         if let Command::ReportSweep(report) = &planned.command {
             self.sweeps.report_written(report, &self.events, snapshot);
         }
-        if let Some((Some(regarding), event_reason)) = event {
-            self.events.publish(regarding, event_reason, &format!("{about}: {reason}"), false);
-        }
-        if let Command::CreateClaim(draft) = &planned.command {
-            for key in draft.pods.iter().take(MAX_POD_EVENTS) {
-                let Some(found) = snapshot.pods().get(key) else { continue };
-                let text = format!("should run on NodeClaim {}: {reason}", draft.name);
-                self.events.publish(pod(key, &found.uid), "Nominated", &text, false);
-            }
-        }
+        events::of_started(planned, snapshot).into_iter().for_each(|event| event.publish(&self.events));
+        self.karpenter.iter_mut().for_each(|metrics| metrics.command_started(&planned.command, snapshot));
     }
 
     /// An effect is about to be performed.
-    pub(super) fn effect_started(&self, effect: &Effect) {
+    pub(super) fn effect_started(&mut self, effect: &Effect, snapshot: &Snapshot) {
         self.effects.get_or_create(&[("effect", effect.name())]).inc();
+        self.karpenter.iter_mut().for_each(|metrics| metrics.effect_started(effect, snapshot));
+        events::of_effect(effect, snapshot).into_iter().for_each(|event| event.publish(&self.events));
     }
 
     /// An effect failed.
@@ -344,31 +350,19 @@ impl Reporter {
         self.commands.get_or_create(&[("command", command), ("outcome", outcome)]).inc();
         tracing::debug!(command, about = %key, outcome, "ended");
         self.repairs.command_ended(planned.map(|p| &p.command), report);
-        self.karpenter.iter().for_each(|metrics| metrics.command_ended(planned.map(|p| &p.command), report, snapshot));
+        if let Some(planned) = planned {
+            self.karpenter.iter_mut().for_each(|metrics| metrics.command_ended(&planned.command, report, snapshot));
+        }
         if let Some(planned) = planned
             && let Command::SweepDelete(delete) = &planned.command
         {
             let deletion = EndedDeletion { delete, planned, report };
             self.sweeps.deletion_ended(&deletion, &self.events, snapshot);
         }
-        let regarding = match key {
-            CommandKey::Claim(name) | CommandKey::PodEvents(name) | CommandKey::Drain(name) => claim(snapshot, name),
-            CommandKey::Pod(key) => snapshot.pods().get(key).map(|p| pod(key, &p.uid)),
-            _ => None,
-        };
-        let Some(regarding) = regarding else { return };
-        for refusal in &report.launch_refusals {
-            let text = format!("Azure rejected {}: {}", refusal.offering, refusal.error);
-            self.events.publish(regarding.clone(), "OfferingRefused", &text, true);
-        }
-        if let Some(error) = &report.error {
-            self.events.publish(regarding, "Failed", &format!("{command}: {error}; will retry"), true);
-        }
+        let events = events::of_ended(key, planned, report, snapshot);
+        events.into_iter().for_each(|event| event.publish(&self.events));
     }
 }
-
-/// Most pods of a NodeClaim that get an event.
-const MAX_POD_EVENTS: usize = 20;
 
 fn claim(snapshot: &Snapshot, name: &ClaimName) -> Option<Regarding> {
     let claim = snapshot.claims().get(name)?;

@@ -1,6 +1,7 @@
 //! Reports the NodeClaims that are deleted, and unhealthy nodes that are not repaired.
 
-use super::{Labels, cluster_scoped};
+use super::Labels;
+use super::events::of_blocked_repair;
 use napkeeper_core::lifecycle::RepairBlock;
 use napkeeper_core::model::names::{NodeName, NodePoolName};
 use napkeeper_core::plan::{Command, CommandReport};
@@ -66,9 +67,8 @@ impl RepairReporter {
             }
             tracing::warn!(nodes, %first, %why, "unhealthy nodes are not repaired");
             if let Some(node) = snapshot.nodes().get(first) {
-                let regarding = cluster_scoped(("v1", "Node"), first.as_str(), &node.uid);
                 let others = if nodes > 1 { format!(" ({nodes} unhealthy nodes wait)") } else { String::new() };
-                events.publish(regarding, "NodeRepairBlocked", &format!("{why}{others}"), true);
+                of_blocked_repair(node, format!("{why}{others}")).publish(events);
             }
             self.reported.insert(key, now);
         }

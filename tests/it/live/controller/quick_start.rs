@@ -37,8 +37,11 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
 
     scale(&env, "inflate", 0).await?;
     all_deleted(&mut env).await?;
+    ends_are_measured(&controller, made.len()).await?;
+    events_have_the_reasons_of_karpenter(&env, &["Nominated", "DisruptionTerminating"]).await?;
 
     a_failed_launch_leaves_nothing(&mut env).await?;
+    events_have_the_reasons_of_karpenter(&env, &["InsufficientCapacityError"]).await?;
     a_leaked_nic_is_swept(&mut env).await?;
     alerts_query_existing_metrics(&controller).await?;
 
@@ -52,16 +55,10 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
 async fn dashboards_of_karpenter_find_its_metrics(controller: &Process, made: &[DynamicObject]) -> Result<()> {
     let pool = made[0].metadata.labels.as_ref().and_then(|labels| labels.get("karpenter.sh/nodepool"));
     let pool = &format!("nodepool=\"{}\"", pool.context("a NodeClaim without a NodePool")?);
-    let address = word(&controller.line("metrics=", STEP).await?, "metrics=")?;
-    let total = |text: &str, name: &str, labels: &[&str]| {
-        let samples = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
-        let samples = samples.filter(|line| labels.iter().all(|label| line.contains(label)));
-        samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
-    };
     let cores = ["resource_type=\"cpu\"", "managed=\"true\"", "node_name="];
     let count = f64::from(u32::try_from(made.len())?);
     let exported = async || {
-        let text = reqwest::get(format!("http://{address}/metrics")).await?.text().await?;
+        let text = metrics_of(controller).await?;
         let created = total(&text, "karpenter_nodeclaims_created_total", &["reason=\"provisioned\"", "nodepool="]);
         ensure!(created == count, "{created} NodeClaims were created, not {count}");
         let nodes = total(&text, "karpenter_nodes_created_total", &["nodepool=", "zone=\"westeurope-"]);
@@ -69,11 +66,16 @@ async fn dashboards_of_karpenter_find_its_metrics(controller: &Process, made: &[
         let requested = total(&text, "karpenter_nodes_total_pod_requests", &cores);
         let used = total(&text, "karpenter_nodepools_usage", &[pool, "resource_type=\"cpu\""]);
         let allowed = total(&text, "karpenter_nodepools_allowed_disruptions", &[pool, "reason=\"Drifted\""]);
+        let running = total(&text, "karpenter_pods_state", &[pool, "phase=\"Running\"", "owner=\"/apis/apps/v1/"]);
+        let ready = total(&text, "operator_nodeclaim_status_condition_count", &["type=\"Ready\"", "status=\"True\""]);
+        let launched = total(&text, "karpenter_instance_vm_create_start_total", &[pool]);
         let is_whole = nodes == count && allocatable > 0.0 && used > 0.0 && allowed >= 1.0;
+        let is_whole = is_whole && running == 10.0 && ready == count && launched == count;
         let is_right = is_whole && requested > 0.0 && requested <= allocatable;
         if !is_right {
             eprintln!(
-                "nodes {nodes}, allocatable {allocatable}, requested {requested}, used {used}, allowed {allowed}"
+                "nodes {nodes}, allocatable {allocatable}, requested {requested}, used {used}, allowed {allowed}, pods \
+                 {running}, ready {ready}, VMs {launched}"
             );
         }
         Ok(is_right.then_some(()))
@@ -81,10 +83,51 @@ async fn dashboards_of_karpenter_find_its_metrics(controller: &Process, made: &[
     eventually("Karpenter's metrics of these nodes", STEP, exported).await
 }
 
+/// So many nodes have gone, with how long that took.
+async fn ends_are_measured(controller: &Process, nodes: usize) -> Result<()> {
+    let nodes = f64::from(u32::try_from(nodes)?);
+    let names = [
+        "karpenter_nodeclaims_termination_duration_seconds_count",
+        "karpenter_nodes_termination_duration_seconds_count",
+        "karpenter_nodes_lifetime_duration_seconds_count",
+        "karpenter_nodes_drained_total",
+        "karpenter_voluntary_disruption_decisions_total",
+    ];
+    let ended = async || {
+        let text = metrics_of(controller).await?;
+        let found = names.map(|name| total(&text, name, &[]));
+        eprintln!("of {nodes} nodes: {found:?}");
+        Ok(found.iter().all(|count| *count == nodes).then_some(()))
+    };
+    eventually("Karpenter's metrics of the ends of these nodes", STEP, ended).await
+}
+
+/// What the controller exports.
+async fn metrics_of(controller: &Process) -> Result<String> {
+    let address = word(&controller.line("metrics=", STEP).await?, "metrics=")?;
+    Ok(reqwest::get(format!("http://{address}/metrics")).await?.text().await?)
+}
+
+/// The sum of the samples of a metric with these labels.
+fn total(text: &str, name: &str, labels: &[&str]) -> f64 {
+    let samples = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
+    let samples = samples.filter(|line| labels.iter().all(|label| line.contains(label)));
+    samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+/// There are events of these reasons.
+async fn events_have_the_reasons_of_karpenter(env: &Environment, reasons: &[&str]) -> Result<()> {
+    for reason in reasons {
+        let selector = format!("--field-selector=reason={reason}");
+        let found = env.plane.kubectl(&["get", "events", "--all-namespaces", "--no-headers", &selector]).await?;
+        ensure!(found.contains(reason), "no event has the reason {reason}");
+    }
+    Ok(())
+}
+
 /// What the alerts of the controller query is exported after a sweep and a launch.
 async fn alerts_query_existing_metrics(controller: &Process) -> Result<()> {
-    let address = word(&controller.line("metrics=", STEP).await?, "metrics=")?;
-    let text = reqwest::get(format!("http://{address}/metrics")).await?.text().await?;
+    let text = metrics_of(controller).await?;
     ensure_exported(&queried("controller")?, &text)
 }
 
