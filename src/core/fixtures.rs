@@ -12,7 +12,7 @@ use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
 use crate::model::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool};
-use crate::model::cluster::status::PoolDeletion;
+use crate::model::cluster::status::{PoolDeletion, StatusCondition};
 use crate::model::cluster::volume::VolumeClaim;
 use crate::model::labels;
 use crate::model::names::{
@@ -368,6 +368,8 @@ pub(crate) fn managed(name: &str, pool: &NodePool, offering: PlannedOffering) ->
         node_name: Some(node.name.clone()),
         capacity: instance.capacity.clone(),
         allocatable: instance.allocatable.clone(),
+        consolidatable: pool.consolidatable_from(start()).is_some_and(|from| from <= start()),
+        consistent_state: Some(StatusCondition::holding("ConsistentStateFound")),
         ..ClaimStatus::default()
     };
     node.provider_id = Some(id);

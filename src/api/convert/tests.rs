@@ -16,6 +16,7 @@ use napkeeper_core::model::cluster::node_template::NodeTemplate;
 use napkeeper_core::model::cluster::pod::{DoNotDisrupt, PodOwner};
 use napkeeper_core::model::cluster::pool::{BudgetNodes, ConsolidationPolicy, DisruptionReason};
 use napkeeper_core::model::cluster::replacement::{RecurringCause, Replacement};
+use napkeeper_core::model::cluster::status::StatusCondition;
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeClassName, NodePoolName, ObjectName, Uid, VmSize, Zone};
@@ -404,6 +405,8 @@ fn full_claim() -> Claim {
             registered: Some(at),
             capacity: requests,
             last_pod_event: Some(at),
+            consolidatable: true,
+            consistent_state: Some(StatusCondition::failing("ConsistencyCheckFailed", "expected 2 of resource cpu")),
             termination: Default::default(),
             drifted: Some(DriftedCondition {
                 since: at,

@@ -39,9 +39,15 @@ pub(crate) fn vm(vm: models::VirtualMachine) -> Result<CloudResource, CloudError
         nics: head.ids(nics.into_iter().filter_map(|nic| nic.sub_resource.id))?,
         os_disk: storage.os_disk.and_then(managed_os_disk).map(|id| head.id(&id)).transpose()?,
         data_disks: head.ids(data_disks)?,
+        image: storage.image_reference.and_then(image_id),
     };
     let zone = head.zone(&vm.zones)?;
     head.resource(properties.vm_id, timestamp(properties.time_created), zone, ResourceDetail::Vm(detail))
+}
+
+/// The id of the image that a VM was created from. One of the marketplace has none.
+fn image_id(image: models::ImageReference) -> Option<Arc<str>> {
+    image.community_gallery_image_id.or(image.sub_resource.id).map(Arc::from)
 }
 
 /// The id of an OS disk. Azure gives an ephemeral one an id too, of which there is no resource.
@@ -206,6 +212,19 @@ fn disk_state(text: &str) -> DiskState {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_image_is_that_of_a_gallery() {
+        let image = |reference: Value| image_id(serde_json::from_value(reference).unwrap());
+        let community = "/CommunityGalleries/g/images/i/versions/1.0.0";
+        let own = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/g/images/i/versions/1.0.0";
+        assert_eq!(
+            image(json!({ "communityGalleryImageId": community, "exactVersion": "1.0.0" })).as_deref(),
+            Some(community)
+        );
+        assert_eq!(image(json!({ "id": own })).as_deref(), Some(own));
+        assert_eq!(image(json!({ "publisher": "Canonical", "offer": "o", "sku": "s", "version": "latest" })), None);
+    }
 
     #[test]
     fn the_power_state_is_read_from_the_instance_view() {

@@ -10,7 +10,6 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::types::duration::format as lasting;
 use napkeeper_core::disruption::{
     DisruptionBlocker, Drift, DriftDetector, Expiry, PossibleDisruption, ReplacementLoops, disruption_blockers,
-    quiet_since,
 };
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::pool::{DisruptionReason, NodePool};
@@ -167,8 +166,8 @@ impl<'s> NodeReport<'s> {
         let Some(after) = pool.disruption.consolidate_after else {
             return Some("never: consolidateAfter is Never".to_owned());
         };
-        let since = quiet_since(self.claim)?;
-        let eligible = since.saturating_add(after).ok()?;
+        let since = self.claim.status.quiet_since()?;
+        let eligible = pool.consolidatable_from(since)?;
         let tense = if eligible <= self.now { "possible since" } else { "possible from" };
         Some(format!(
             "{tense} {eligible}: its pods have not changed since {since}, consolidateAfter is {}",

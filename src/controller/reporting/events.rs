@@ -77,6 +77,13 @@ pub(super) fn of_started(planned: &PlannedCommand, snapshot: &Snapshot) -> Vec<E
         Command::UpdateClaim { claim, update: ClaimUpdate::Terminating(conditions) } => {
             snapshot.claims().get(&claim.name).and_then(|claim| volumes_awaited(claim, conditions, snapshot))
         }
+        Command::UpdateClaim { claim: of, update: ClaimUpdate::Report(report) } => {
+            let known = snapshot.claims().get(&of.name).and_then(|claim| claim.status.consistent_state.as_ref());
+            let found = &report.consistent_state;
+            let is_new = !found.holds && known != Some(found);
+            let regarding = claim(snapshot, &of.name).filter(|_| is_new);
+            regarding.map(|of| Event::warning(of, "FailedConsistencyCheck", found.message.to_string()))
+        }
         Command::RecordDeadline { claim: of, deadline } => {
             let text = format!("All pods will be deleted by {deadline:.0}");
             claim(snapshot, &of.name).map(|of| Event::warning(of, "TerminationGracePeriodExpiring", text))
@@ -126,7 +133,7 @@ pub(super) fn of_ended(
 ) -> Vec<Event> {
     let command = planned.map_or("unknown", |planned| planned.command.name());
     let regarding = match key {
-        CommandKey::Claim(name) | CommandKey::PodEvents(name) | CommandKey::Drain(name) => claim(snapshot, name),
+        CommandKey::Claim(name) | CommandKey::ClaimReport(name) | CommandKey::Drain(name) => claim(snapshot, name),
         CommandKey::Pod(key) => snapshot.pods().get(key).map(|found| pod(key, &found.uid)),
         _ => None,
     };
@@ -227,9 +234,10 @@ mod tests {
     use super::*;
     use napkeeper_core::disruption::ReplacementLoops;
     use napkeeper_core::model::cluster::claim::TerminationCondition;
+    use napkeeper_core::model::cluster::status::StatusCondition;
     use napkeeper_core::model::cluster::volume::Attachment;
     use napkeeper_core::model::names::{ArmId, ClaimName, ObjectName};
-    use napkeeper_core::plan::{EvictionReport, Launch, SecurityProfile};
+    use napkeeper_core::plan::{ClaimReport, EvictionReport, Launch, SecurityProfile};
     use std::collections::BTreeSet;
 
     const DOCS: &str = include_str!("../../../docs/karpenter.md");
@@ -246,6 +254,7 @@ mod tests {
             security: SecurityProfile::default(),
             subnet: None,
             capacity_reservation_group: None,
+            image: None,
         }))
     }
 
@@ -280,6 +289,11 @@ mod tests {
         Command::UpdateNode { node: node.name, uid: node.uid, update }
     }
 
+    fn inconsistent() -> ClaimReport {
+        let consistent_state = StatusCondition::failing("ConsistencyCheckFailed", "expected 4 cores, found 2");
+        ClaimReport { last_pod_event: None, consolidatable: false, consistent_state }
+    }
+
     /// The commands that events tell of when they start.
     fn commands() -> Vec<Command> {
         let (of, pod) = (claim("general-a").reference(), pod("waiting"));
@@ -296,6 +310,7 @@ mod tests {
             deleted("general-a", "expired"),
             Command::UpdateClaim { claim: of.clone(), update: drifted },
             Command::UpdateClaim { claim: of.clone(), update: awaiting_volumes() },
+            Command::UpdateClaim { claim: of.clone(), update: ClaimUpdate::Report(Box::new(inconsistent())) },
             Command::RecordDeadline { claim: of, deadline: at(600) },
             register("general-b"),
             Command::DeletePod { pod: pod.key, uid: pod.uid, grace: jiff::SignedDuration::ZERO },
@@ -341,6 +356,7 @@ mod tests {
             offering: offering().key,
             capacity: Default::default(),
             allocatable: Default::default(),
+            image: None,
         };
         let updates = [launched, failure("zonal_allocation_failed"), failure("image")];
         found.extend(told(updates.into_iter().filter_map(|one| of_effect(&update("general-b", one), &snapshot))));
@@ -396,6 +412,17 @@ mod tests {
     #[test]
     fn what_is_not_new_or_not_so_is_no_event() {
         let snapshot = with_volume();
+        let report = |snapshot: &Snapshot, report: ClaimReport| {
+            let update = ClaimUpdate::Report(Box::new(report));
+            of_started(&planned(Command::UpdateClaim { claim: claim("general-a").reference(), update }), snapshot)
+        };
+        let consistent = StatusCondition { holds: true, ..inconsistent().consistent_state };
+        assert_eq!(report(&snapshot, ClaimReport { consistent_state: consistent, ..inconsistent() }), []);
+        let mut told_before = claim("general-a");
+        told_before.status.consistent_state = Some(inconsistent().consistent_state);
+        let mut known = snapshot.clone();
+        known.put_claim(told_before);
+        assert_eq!(report(&known, ClaimReport { consolidatable: true, ..inconsistent() }), []);
         let (command, report) = evicted(false);
         assert_eq!(of_ended(&command.command.key(), Some(&command), &report, &snapshot), [], "refused by a budget");
         let of_volumes = Command::UpdateClaim { claim: claim("general-a").reference(), update: awaiting_volumes() };

@@ -114,13 +114,6 @@ pub(super) fn outdated_candidates<'a>(
     candidates
 }
 
-/// Since when the pods of a node have not changed, `None` if it is not initialized: `consolidateAfter` begins then.
-#[must_use]
-pub fn quiet_since(claim: &Claim) -> Option<Timestamp> {
-    let initialized = claim.status.initialized?;
-    Some(claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized)))
-}
-
 /// Decides whether a node may be disrupted.
 struct CandidateFilter<'a, 'p> {
     snapshot: &'a Snapshot,
@@ -160,9 +153,8 @@ impl<'a, 'p> CandidateFilter<'a, 'p> {
     }
 
     fn candidate(&self, claim: &'a Arc<Claim>, plan: &mut Plan) -> Option<Candidate<'a>> {
-        let standing = self.standing_node(claim).filter(|standing| !standing.pool.deletion.takes_nodes())?;
-        let after = standing.pool.disruption.consolidate_after?;
-        let eligible_at = standing.quiet_since.saturating_add(after).ok()?;
+        let standing = self.standing_node(claim)?;
+        let eligible_at = standing.pool.consolidatable_from(standing.quiet_since)?;
         if eligible_at > self.now {
             plan.wake_at(eligible_at);
         }
@@ -189,7 +181,7 @@ impl<'a, 'p> CandidateFilter<'a, 'p> {
         if pool.replicas.is_some() && !pool.deletion.takes_nodes() {
             return None;
         }
-        let quiet_since = quiet_since(claim)?;
+        let quiet_since = claim.status.quiet_since()?;
         let is_nominated = provision.is_nominated(&claim.name, Some(&node.name), *now);
         Some(StandingNode { claim, node, pool, quiet_since, is_nominated })
     }

@@ -30,7 +30,6 @@ pub use blockers::{DisruptionBlocker, PossibleDisruption, disruption_blockers};
 pub use budget::remaining_disruptions as budget_left;
 pub use budget::{allowed_disruptions, counted_nodes, is_active};
 pub(crate) use candidate::passes_blockers;
-pub use candidate::quiet_since;
 use candidate::{Candidate, disruption_candidates, outdated_candidates};
 pub use causes::{DeletedPool, Drift, DriftDetector, DriftReason, Expiry, ReplacementCause, VanishedSize};
 use causes::{VanishedSizes, delete_expired, expiring, of_deleted_pools, record_drift};

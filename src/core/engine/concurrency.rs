@@ -107,6 +107,7 @@ mod tests {
             group: settings.cluster.node_resource_group.clone(),
             tags: Tags::new(),
             os_disk_gb: 128,
+            image: None,
             security: Default::default(),
             subnet: None,
             capacity_reservation_group: None,

@@ -9,13 +9,14 @@ use crate::history::{HistoryMemory, record_removals};
 use crate::lifecycle::{LaunchCheck, LifecycleMemory, lifecycle};
 use crate::model::names::{NodePoolName, VmSize};
 use crate::model::settings::{ControllerMode, Settings};
+use crate::model::support::write_times::WriteTimes;
 use crate::orphans::{SweepMemory, sweep};
 use crate::plan::{CommandReport, Plan};
 use crate::provisioning::{ProvisionMemory, provision};
 use crate::scheduling::OverlayMemory;
 use crate::snapshot::{CommandKey, Snapshot};
 use crate::static_capacity::{StaticCapacityMemory, reconcile_static_capacity};
-use crate::status::{StatusMemory, WriteTimes, report_status};
+use crate::status::{StatusMemory, report_status};
 use jiff::Timestamp;
 use std::sync::Arc;
 

@@ -122,7 +122,10 @@ pub(super) fn hold_launches(memory: &Memory, snapshot: &mut Snapshot, settings: 
 /// True when the object of a command has changed since the decision.
 pub(super) fn has_changed(key: &CommandKey, seen: &Snapshot, now: &Snapshot) -> bool {
     match key {
-        CommandKey::Claim(name) => seen.claims().get(name) != now.claims().get(name),
+        CommandKey::Claim(name) => match (seen.claims().get(name), now.claims().get(name)) {
+            (Some(seen), Some(now)) => !seen.is_decided_like(now),
+            (seen, now) => seen != now,
+        },
         CommandKey::Node(name) => seen.nodes().get(name) != now.nodes().get(name),
         CommandKey::Pod(key) => seen.pods().get(key) != now.pods().get(key),
         CommandKey::Records => seen.records != now.records,
@@ -138,7 +141,7 @@ pub(super) fn has_changed(key: &CommandKey, seen: &Snapshot, now: &Snapshot) -> 
         // Azure resources are read again right before they are changed. What a sweep that cannot be read any more
         // excludes is not known.
         CommandKey::Resource(_) => seen.unreadable_sweeps != now.unreadable_sweeps,
-        CommandKey::PodEvents(_)
+        CommandKey::ClaimReport(_)
         | CommandKey::Drain(_)
         | CommandKey::GroupOwner
         | CommandKey::Inventory

@@ -108,8 +108,8 @@ impl LaunchProgress {
         let offering = self.current_offering()?;
         let size = self.instance_type(&offering.key.size);
         let (capacity, allocatable) = size.map(|t| (t.capacity.clone(), t.allocatable.clone())).unwrap_or_default();
-        let offering = offering.key.clone();
-        let step = ClaimUpdate::Launched { provider_id: ProviderId::of_vm(vm), offering, capacity, allocatable };
+        let (offering, image) = (offering.key.clone(), self.launch.image.clone());
+        let step = ClaimUpdate::Launched { provider_id: ProviderId::of_vm(vm), offering, image, capacity, allocatable };
         Some(Effect::Cluster(ClusterWrite::UpdateClaim(self.launch.claim.clone(), step)))
     }
 

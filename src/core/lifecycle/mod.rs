@@ -5,6 +5,7 @@
 
 mod aks_machine;
 mod billing_extension;
+mod claim_report;
 mod drain;
 mod launch;
 mod launch_progress;
@@ -19,16 +20,16 @@ mod unclaimed_node;
 use crate::model::azure::cloud::Tags;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
-use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::errors::CloudErrorCode;
 use crate::model::labels;
 use crate::model::names::{ArmId, ClaimName, NodeName};
 use crate::model::settings::{ControllerMode, Settings};
-use crate::model::support::hash::fnv1a;
-use crate::plan::{ClaimUpdate, Command, EvictionReport, Launch, LaunchReport, Plan, SecurityProfile};
+use crate::model::support::write_times::WriteTimes;
+use crate::plan::{ClaimReport, Command, EvictionReport, Launch, LaunchReport, Plan, SecurityProfile};
 use crate::snapshot::{CommandKey, Snapshot};
 pub use aks_machine::AksMachineLaunchScript;
 pub use billing_extension::BillingExtensionScript;
+use claim_report::ObservedNode;
 pub use drain::{BlockedDrain, EvictionScript, FORCE_DRAIN_AFTER};
 use drain::{DrainProgress, Evictions, EvictionsInFlight, WrittenConditions};
 use jiff::{SignedDuration, Timestamp};
@@ -45,8 +46,6 @@ use std::sync::Arc;
 pub use terminate::{TerminateScript, TerminationDenials};
 pub use unclaimed_node::ReleaseNodeScript;
 
-/// Pod events are written at most this often, as in Karpenter.
-const POD_EVENT_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 /// A VM that Azure is still creating is waited for so long: the create operations of large sizes may take longer than
 /// the launch timeout, and a VM that is deleted before it is ready is only created anew.
 const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(60);
@@ -88,19 +87,8 @@ pub struct LifecycleMemory {
     launches_ended: BTreeMap<ClaimName, bool>,
     billing_attempted: BTreeMap<ClaimName, Timestamp>,
     terminated: BTreeMap<ClaimName, Timestamp>,
-    /// The pods of each node. If lost, no change is recorded that was not yet.
-    pods_seen: BTreeMap<ClaimName, PodsSeen>,
-}
-
-/// The pods of a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct PodsSeen {
-    /// As a hash.
-    pods: u64,
-    /// When a change was last recorded.
-    recorded_at: Timestamp,
-    /// When they last changed, if that is not recorded yet.
-    unrecorded: Option<Timestamp>,
+    observed: BTreeMap<ClaimName, ObservedNode>,
+    reports: WriteTimes<ClaimName, ClaimReport>,
 }
 
 /// Decides the next step of every NodeClaim.
@@ -210,6 +198,7 @@ impl ClaimReconciler<'_> {
             group: self.settings.cluster.node_resource_group.clone(),
             tags: tags(claim, &class.tags, self.settings),
             os_disk_gb: class.os_disk_gb,
+            image: self.snapshot.node_base.image.clone().filter(|_| self.settings.aks_machine_pool.is_none()),
             security: SecurityProfile {
                 encryption_at_host: class.encryption_at_host,
                 secure_boot: class.secure_boot,
@@ -222,34 +211,14 @@ impl ClaimReconciler<'_> {
         self.plan.push(Command::Launch(Box::new(launch)), format!("{again}{best}"));
     }
 
-    /// Records pod events of an initialized node, and checks nodes that are not ready.
+    /// Reports what is seen of an initialized node, and checks nodes that are not ready.
     fn maintain(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(node) = node else { return };
         if self.ensure_billing_extension(claim) {
             return;
         }
         self.check_unready(claim, node);
-        self.record_pod_event(claim, node);
-    }
-
-    /// Records when the pods of a node have last changed, at most once in a while.
-    fn record_pod_event(&mut self, claim: &Claim, node: &Node) {
-        let (pods, now) = (pods_hash(self.snapshot, node), self.now);
-        let first = || PodsSeen { pods, recorded_at: now, unrecorded: None };
-        let seen = self.memory.pods_seen.entry(claim.name.clone()).or_insert_with(first);
-        if seen.pods != pods {
-            (seen.pods, seen.unrecorded) = (pods, Some(now));
-        }
-        let Some(changed_at) = seen.unrecorded else { return };
-        let due = seen.recorded_at + POD_EVENT_INTERVAL;
-        if due > now {
-            self.plan.wake_at(due);
-        } else if !self.snapshot.in_progress.contains(&CommandKey::PodEvents(claim.name.clone())) {
-            (seen.recorded_at, seen.unrecorded) = (now, None);
-            let update = ClaimUpdate::PodEvent { at: changed_at };
-            let command = Command::UpdateClaim { claim: claim.reference(), update };
-            self.plan.push(command, "pods came, ended or are leaving");
-        }
+        self.report_node(claim, node);
     }
 
     /// Deletes the claim of a Node that is being deleted; of one that is gone, if Azure proves that its VM is lost.
@@ -315,7 +284,8 @@ impl LifecycleMemory {
         self.vm_checked.retain(|_, at| now.duration_since(*at) < VM_CHECK_INTERVAL);
         self.launches_ended.retain(|name, _| snapshot.claims().get(name).is_some());
         self.termination_denials.forget(snapshot);
-        self.pods_seen.retain(|name, _| snapshot.claims().get(name).is_some());
+        self.observed.retain(|name, _| snapshot.claims().get(name).is_some());
+        self.reports.retain(|name| snapshot.claims().get(name).is_some());
         self.conditions_written.retain(|name, _| snapshot.claims().get(name).is_some());
         self.drains.retain(|name, _| snapshot.nodes().get(name).is_some());
         let is_tainted =
@@ -330,14 +300,6 @@ impl LifecycleMemory {
         });
         self.evictions.forget(now);
     }
-}
-
-/// A hash of the pods of a node, and which of them are being deleted: it changes with every pod that is bound, ends or is
-/// asked to, as `lastPodEventTime` does in Karpenter. Pods of DaemonSets and static pods belong to the node.
-fn pods_hash(snapshot: &Snapshot, node: &Node) -> u64 {
-    let belongs = |pod: &Pod| matches!(pod.owner, PodOwner::DaemonSet | PodOwner::Static);
-    let pods = snapshot.pods_on(&node.name).filter(|pod| !belongs(pod));
-    fnv1a(pods.flat_map(|pod| pod.uid.as_str().bytes().chain([u8::from(pod.deleting_at.is_some())])))
 }
 
 /// Tags of all resources of a claim: the class's, then ours, which no class can override.

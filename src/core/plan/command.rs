@@ -154,6 +154,8 @@ pub struct Launch {
     pub tags: Tags,
     /// OS disk in GB.
     pub os_disk_gb: u32,
+    /// The image that it is made from; `None` where AKS chooses it.
+    pub image: Option<Arc<str>>,
     /// How the VM is protected.
     pub security: SecurityProfile,
     /// Subnet of its class; `None` is that of all nodes.
@@ -327,9 +329,7 @@ impl Command {
         match self {
             Self::CreateClaim(draft) => CommandKey::Claim(draft.name.clone()),
             Self::Launch(launch) => CommandKey::Claim(launch.claim.name.clone()),
-            Self::UpdateClaim { claim, update: ClaimUpdate::PodEvent { .. } } => {
-                CommandKey::PodEvents(claim.name.clone())
-            }
+            Self::UpdateClaim { claim, update: ClaimUpdate::Report(_) } => CommandKey::ClaimReport(claim.name.clone()),
             Self::UpdateClaim { claim, update: ClaimUpdate::Terminating(_) } | Self::RecordDeadline { claim, .. } => {
                 CommandKey::Drain(claim.name.clone())
             }

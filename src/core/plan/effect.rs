@@ -3,7 +3,7 @@
 //! An effect is one request to Kubernetes or to Azure. A crash can happen before or after each of them, never within.
 
 use super::cloud_request::CloudRequest;
-use super::status_report::{ClassReport, NodeRecordChange, PoolRelease, PoolReport, SweepReport};
+use super::status_report::{ClaimReport, ClassReport, NodeRecordChange, PoolRelease, PoolReport, SweepReport};
 use crate::catalog::{OfferingKey, OsDiskStorage};
 use crate::model::amounts::resources::Resources;
 use crate::model::azure::cloud::{CloudResource, PowerState, Tags};
@@ -143,6 +143,8 @@ pub enum ClaimUpdate {
         provider_id: ProviderId,
         /// The offering that it was launched as.
         offering: OfferingKey,
+        /// Its image; `None` where that is not known.
+        image: Option<Arc<str>>,
         /// Its capacity.
         capacity: Resources,
         /// Capacity that pods may use.
@@ -176,11 +178,8 @@ pub enum ClaimUpdate {
     NotDisrupted,
     /// How far its end is. Conditions that are `None` stay as they are.
     Terminating(Box<TerminationConditions>),
-    /// A pod was bound to or removed from its node.
-    PodEvent {
-        /// When.
-        at: Timestamp,
-    },
+    /// What is seen of its initialized node.
+    Report(Box<ClaimReport>),
 }
 
 /// A change to a Node.

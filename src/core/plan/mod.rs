@@ -28,7 +28,9 @@ use jiff::Timestamp;
 pub use pause::{disruption_scope, is_paused, scope_of_pod};
 pub use preconditions::Preconditions;
 pub use script::{CommandReport, EffectSequence, EvictionReport, LaunchReport, Script, Step, TerminationReport};
-pub use status_report::{ClassReport, NodeRecordChange, PoolRelease, PoolReport, ResourceTotal, SweepReport};
+pub use status_report::{
+    ClaimReport, ClassReport, NodeRecordChange, PoolRelease, PoolReport, ResourceTotal, SweepReport,
+};
 use std::sync::Arc;
 
 /// What to do now, why, and when to decide again.

@@ -1,9 +1,10 @@
-//! Statuses of NodePools, AKSNodeClasses and OrphanSweeps, and entries of NodeRecords, to be written.
+//! Statuses of NodePools, AKSNodeClasses, NodeClaims and OrphanSweeps, and entries of NodeRecords, to be written.
 
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::azure::cloud::ResourceKind;
+use crate::model::cluster::claim::ClaimStatus;
 use crate::model::cluster::node_record::{NodeRecordShard, NodeRemoval};
-use crate::model::cluster::status::{Conditions, PoolStatus};
+use crate::model::cluster::status::{Conditions, PoolStatus, StatusCondition};
 use crate::model::names::{NodeClassName, NodePoolName, ObjectName, Uid};
 use crate::model::orphans::finding::{Classification, Finding};
 use crate::model::orphans::report::{Discrepancy, ReportOnlyFinding, SweepStatusSummary};
@@ -42,6 +43,28 @@ pub struct ClassReport {
     pub uid: Uid,
     /// All that are to be ours.
     pub conditions: Conditions,
+}
+
+/// What is written on a NodeClaim about its initialized node, beside the steps of its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimReport {
+    /// When a pod last came to or left its node; `None` leaves what is there.
+    pub last_pod_event: Option<Timestamp>,
+    /// Its pods have not changed for `consolidateAfter`.
+    pub consolidatable: bool,
+    /// Whether its node has the resources that it was launched for.
+    pub consistent_state: StatusCondition,
+}
+
+impl ClaimReport {
+    /// True when a NodeClaim says all of it.
+    #[must_use]
+    pub fn is_on(&self, status: &ClaimStatus) -> bool {
+        let Self { last_pod_event, consolidatable, consistent_state } = self;
+        (last_pod_event.is_none() || *last_pod_event == status.last_pod_event)
+            && *consolidatable == status.consolidatable
+            && Some(consistent_state) == status.consistent_state.as_ref()
+    }
 }
 
 /// Entries to add to a NodeRecord.

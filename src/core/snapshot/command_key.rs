@@ -9,8 +9,8 @@ use std::fmt;
 pub enum CommandKey {
     /// About a NodeClaim.
     Claim(ClaimName),
-    /// Recording when pods last came to or left the node of a NodeClaim, beside what else is done about it.
-    PodEvents(ClaimName),
+    /// Writing what is seen of the initialized node of a NodeClaim, beside what else is done about it.
+    ClaimReport(ClaimName),
     /// Writing how far the drain of a NodeClaim is, and until when it must be over, beside what else is done about it.
     Drain(ClaimName),
     /// About a Node.
@@ -39,7 +39,7 @@ pub enum CommandKey {
 impl fmt::Display for CommandKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Claim(name) | Self::PodEvents(name) | Self::Drain(name) => f.pad(name.as_str()),
+            Self::Claim(name) | Self::ClaimReport(name) | Self::Drain(name) => f.pad(name.as_str()),
             Self::Node(name) => f.pad(name.as_str()),
             Self::Pod(key) => key.fmt(f),
             Self::GroupOwner => f.pad("node resource group"),

@@ -332,9 +332,14 @@ impl Snapshot {
         }
     }
 
-    /// Adds or replaces a NodeClaim.
+    /// Adds or replaces a NodeClaim. If it only says something else by which nothing is decided, what is computed from the
+    /// NodeClaims stays.
     pub fn put_claim(&mut self, claim: impl Into<Arc<Claim>>) {
         let claim = claim.into();
+        if self.claims.get(&claim.name).is_some_and(|known| known.is_decided_like(&claim)) {
+            let name = claim.name.clone();
+            return self.claims.put_status(&name, claim);
+        }
         let old = self.claims.put(claim.name.clone(), Arc::clone(&claim));
         if let Some(id) = old.and_then(|c| c.status.provider_id.clone()) {
             remove_name(&mut self.index.claim_by_provider, &id, &claim.name);

@@ -2,8 +2,9 @@
 //! NodeClaims that are not launched because somebody else has written them.
 //!
 //! A status is written where it differs from the one that is there, whoever wrote that. What has become True or False, or
-//! is about another generation, is written at once; numbers and messages at most every [`WRITE_INTERVAL`], however many
-//! nodes come and go. In companion mode these objects are Karpenter's, and nothing is written.
+//! is about another generation, is written at once; numbers and messages at most every
+//! [`WRITE_INTERVAL`](crate::model::support::write_times::WRITE_INTERVAL), however many nodes come and go. In companion mode
+//! these objects are Karpenter's, and nothing is written.
 
 mod class;
 mod deletion;
@@ -13,7 +14,6 @@ mod standalone;
 #[cfg(test)]
 mod tests;
 mod usage;
-mod write_times;
 
 use crate::disruption::{PodWithoutRoom, ReplacementLoops};
 use crate::lifecycle::PoolFailures;
@@ -21,18 +21,14 @@ use crate::model::cluster::pool::NodePool;
 use crate::model::cluster::status::{ConditionType, Conditions, InvalidPool, PoolStatus, StatusCondition};
 use crate::model::names::{ClaimName, NodeClassName, NodePoolName, Uid};
 use crate::model::settings::{ControllerMode, MaintenanceWindows, Settings};
+use crate::model::support::write_times::WriteTimes;
 use crate::plan::{ClassReport, Command, Plan, PoolReport};
 use crate::snapshot::{CommandKey, Snapshot};
 pub use deletion::{KeptBy, KeptNodes};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use standalone::refuse_standalone_claims;
 use std::collections::BTreeMap;
 use usage::{PoolUsage, usage_by_pool};
-pub(crate) use write_times::WriteTimes;
-
-/// Numbers and messages of a status are written at most this often; a status that the write before has not changed less often
-/// each time.
-pub const WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
 /// When statuses were last written. Disposable: after a crash one may be written once too often.
 #[derive(Debug, Clone, Default)]

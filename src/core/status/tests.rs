@@ -1,6 +1,6 @@
 //! Statuses of NodePools and AKSNodeClasses.
 
-use super::{StatusMemory, WRITE_INTERVAL, report_status};
+use super::{StatusMemory, report_status};
 use crate::catalog::CapacityType::OnDemand;
 use crate::disruption::{DriftDetector, PodWithoutRoom, ReplacementCause, ReplacementLoops};
 use crate::fixtures::{
@@ -20,6 +20,7 @@ use crate::model::cluster::status::{
 use crate::model::labels::NODEPOOL;
 use crate::model::names::{ClaimName, NodePoolName, ProviderId, Uid};
 use crate::model::settings::{ControllerMode, Pause, PauseSwitch, Settings};
+use crate::model::support::write_times::WRITE_INTERVAL;
 use crate::plan::{ClaimUpdate, Command, Plan};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::SignedDuration;

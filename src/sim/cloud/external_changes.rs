@@ -125,6 +125,7 @@ impl Cloud {
                 nics: vec![nic.clone()],
                 os_disk: Some(disk.clone()),
                 data_disks: Vec::new(),
+                image: None,
             }),
         };
         self.create(vm, ChangeCause::Outside, now);

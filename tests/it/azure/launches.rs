@@ -213,6 +213,7 @@ impl Bench {
                 tag(labels::TAG_CLAIM_UID, claim.uid.as_str()),
             ]),
             os_disk_gb: 64,
+            image: None,
             security: Default::default(),
             subnet: None,
             capacity_reservation_group: None,

@@ -5,7 +5,8 @@
 
 use crate::convert::common;
 use crate::convert::karpenter::node_claim_status::{
-    DISRUPTION_REASON, DRIFTED, read_termination, termination_conditions,
+    CONSOLIDATABLE, DISRUPTION_REASON, DRIFTED, consistent_state, read_consistent_state, read_termination,
+    termination_conditions,
 };
 use crate::convert::karpenter::node_pool::{class_name, expire_after};
 use crate::convert::violations::Violations;
@@ -179,6 +180,7 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
     let why = since(DISRUPTION_REASON, "True").and_then(|(_, condition)| condition.reason.as_deref());
     let disrupted = DisruptionReason::ALL.into_iter().find(|reason| why == Some(reason.as_str()));
     let forced = ForcefulReason::ALL.into_iter().find(|reason| why == Some(reason.as_str()));
+    let consolidatable = since(CONSOLIDATABLE, "True").is_some();
     let provider = wire.provider_id.as_deref();
     let node = wire.node_name.as_deref();
     let last_event = wire.last_pod_event_time.as_deref();
@@ -201,6 +203,8 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
         capacity,
         allocatable,
         last_pod_event: found.take_some(&at.key("lastPodEventTime"), last_event, common::time),
+        consolidatable,
+        consistent_state: read_consistent_state(conditions),
         termination: read_termination(conditions),
     }
 }
@@ -313,12 +317,14 @@ fn write_status(status: &ClaimStatus) -> NodeClaimStatus {
         last_transition_time: drifted.since.to_string(),
         ..ClaimCondition::default()
     });
+    // When these began is not known.
+    let at = status.initialized.unwrap_or_default();
     let why = status.disrupted.map(DisruptionReason::as_str).or_else(|| status.forced.map(ForcefulReason::as_str));
     let disrupted = why.map(|reason| ClaimCondition {
         kind: DISRUPTION_REASON.to_owned(),
         status: "True".to_owned(),
         reason: Some(reason.to_owned()),
-        last_transition_time: status.initialized.unwrap_or_default().to_string(),
+        last_transition_time: at.to_string(),
         ..ClaimCondition::default()
     });
     let conditions: Vec<ClaimCondition> = [
@@ -329,10 +335,12 @@ fn write_status(status: &ClaimStatus) -> NodeClaimStatus {
         step("Billed", status.billed),
         drifted,
         disrupted,
+        step(CONSOLIDATABLE, status.consolidatable.then_some(at)),
+        status.consistent_state.as_ref().map(|new| consistent_state(new, at)),
     ]
     .into_iter()
     .flatten()
-    .chain(termination_conditions(&status.termination, status.initialized.unwrap_or_default()))
+    .chain(termination_conditions(&status.termination, at))
     .collect();
     NodeClaimStatus {
         allocatable: common::resource_list(&status.allocatable),

@@ -7,6 +7,7 @@ use crate::convert::common;
 use crate::types::karpenter::{ClaimCondition, NodeClaim, NodeClaimStatus};
 use jiff::Timestamp;
 use napkeeper_core::model::cluster::claim::{TerminationCondition, TerminationConditions};
+use napkeeper_core::model::cluster::status::StatusCondition;
 use napkeeper_core::plan::ClaimUpdate;
 use std::sync::Arc;
 
@@ -18,6 +19,10 @@ const TERMINATION_CONDITIONS: [&str; 3] = ["Drained", "VolumesDetached", "Instan
 pub(super) const DRIFTED: &str = "Drifted";
 /// Why it is being disrupted: the condition of that name in Karpenter.
 pub(super) const DISRUPTION_REASON: &str = "DisruptionReason";
+/// Its pods have not changed for `consolidateAfter`: the condition of that name in Karpenter, which is never False.
+pub(super) const CONSOLIDATABLE: &str = "Consolidatable";
+/// Its node has the resources that it was launched for: the condition of that name in Karpenter.
+const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
 /// Longest reason that a condition may have.
 const MAX_REASON: usize = 1024;
 
@@ -32,9 +37,10 @@ pub fn apply_claim_update(claim: &NodeClaim, update: &ClaimUpdate, now: Timestam
         upsert_condition(&mut conditions, condition);
     };
     match update {
-        ClaimUpdate::Launched { provider_id, offering: _, capacity, allocatable } => {
+        ClaimUpdate::Launched { provider_id, offering: _, image, capacity, allocatable } => {
             set(condition("Launched", "True", "Launched", now));
             status.provider_id = Some(provider_id.to_string());
+            status.image_id = image.as_deref().map(str::to_owned).or(status.image_id);
             status.capacity = common::resource_list(capacity);
             status.allocatable = common::resource_list(allocatable);
         }
@@ -58,14 +64,47 @@ pub fn apply_claim_update(claim: &NodeClaim, update: &ClaimUpdate, now: Timestam
         ClaimUpdate::Forced(reason) => set(condition(DISRUPTION_REASON, "True", reason.as_str(), now)),
         ClaimUpdate::NotDisrupted => conditions.retain(|condition| condition.kind != DISRUPTION_REASON),
         ClaimUpdate::Terminating(new) => termination_conditions(new, now).into_iter().for_each(set),
-        ClaimUpdate::PodEvent { at } => status.last_pod_event_time = Some(at.to_string()),
+        ClaimUpdate::Report(report) => {
+            if report.consolidatable {
+                set(condition(CONSOLIDATABLE, "True", CONSOLIDATABLE, now));
+            }
+            set(consistent_state(&report.consistent_state, now));
+            if !report.consolidatable {
+                conditions.retain(|condition| condition.kind != CONSOLIDATABLE);
+            }
+            if let Some(at) = report.last_pod_event {
+                status.last_pod_event_time = Some(at.to_string());
+            }
+        }
     }
-    if !matches!(update, ClaimUpdate::PodEvent { .. } | ClaimUpdate::Terminating(_)) {
+    if !matches!(update, ClaimUpdate::Report(_) | ClaimUpdate::Terminating(_)) {
         let ready = ready(&conditions, now);
         upsert_condition(&mut conditions, ClaimCondition { observed_generation: generation, ..ready });
     }
     status.conditions = (!conditions.is_empty()).then_some(conditions);
     status
+}
+
+/// The condition `ConsistentStateFound`.
+pub(super) fn consistent_state(new: &StatusCondition, at: Timestamp) -> ClaimCondition {
+    let status = if new.holds { "True" } else { "False" };
+    let message: String = new.message.chars().take(common::MAX_MESSAGE).collect();
+    let message = (!message.is_empty()).then_some(message);
+    ClaimCondition { message, ..condition(CONSISTENT_STATE_FOUND, status, &new.reason, at) }
+}
+
+/// Reads the condition `ConsistentStateFound`; one that is Unknown is none.
+pub(super) fn read_consistent_state(conditions: &[ClaimCondition]) -> Option<StatusCondition> {
+    let found = conditions.iter().find(|condition| condition.kind == CONSISTENT_STATE_FOUND)?;
+    Some(StatusCondition {
+        holds: match &*found.status {
+            "True" => true,
+            "False" => false,
+            _ => return None,
+        },
+        reason: Arc::from(found.reason.as_deref().unwrap_or_default()),
+        message: Arc::from(found.message.as_deref().unwrap_or_default()),
+    })
 }
 
 /// The conditions of a NodeClaim whose node is being drained.
@@ -156,6 +195,7 @@ mod tests {
     use napkeeper_core::model::cluster::claim::{ClaimStatus, DriftedCondition, ForcefulReason, LaunchFailure};
     use napkeeper_core::model::cluster::pool::DisruptionReason;
     use napkeeper_core::model::names::{NodeName, ProviderId, VmSize, Zone};
+    use napkeeper_core::plan::ClaimReport;
     use serde_json::json;
     use std::sync::Arc;
 
@@ -173,6 +213,20 @@ mod tests {
         .unwrap()
     }
 
+    const IMAGE: &str = "/CommunityGalleries/nodes-1/images/ubuntu/versions/1.0.0";
+
+    fn report(last_pod_event: Option<&str>, consolidatable: bool, consistent_state: StatusCondition) -> ClaimUpdate {
+        ClaimUpdate::Report(Box::new(ClaimReport {
+            last_pod_event: last_pod_event.map(at),
+            consolidatable,
+            consistent_state,
+        }))
+    }
+
+    fn consistent() -> StatusCondition {
+        StatusCondition::holding("ConsistentStateFound")
+    }
+
     fn launched() -> (ClaimUpdate, ProviderId, Resources) {
         let vm = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/a-1";
         let provider_id = ProviderId::parse(vm).unwrap();
@@ -185,6 +239,7 @@ mod tests {
         let step = ClaimUpdate::Launched {
             provider_id: provider_id.clone(),
             offering,
+            image: Some(Arc::from(IMAGE)),
             capacity: amounts.clone(),
             allocatable: amounts.clone(),
         };
@@ -205,7 +260,7 @@ mod tests {
             (step, "2026-03-01T00:01:00.5Z"),
             (ClaimUpdate::Registered { node: node.clone() }, "2026-03-01T00:02:00Z"),
             (ClaimUpdate::Initialized, "2026-03-01T00:03:00Z"),
-            (ClaimUpdate::PodEvent { at: at("2026-03-01T00:04:00Z") }, "2026-03-01T00:04:01Z"),
+            (report(Some("2026-03-01T00:04:00Z"), true, consistent()), "2026-03-01T00:04:01Z"),
             (ClaimUpdate::BillingExtensionInstalled, "2026-03-01T00:05:00Z"),
         ];
         for (step, time) in &steps {
@@ -229,11 +284,16 @@ mod tests {
             capacity: amounts.clone(),
             allocatable: amounts,
             last_pod_event: Some(at("2026-03-01T00:04:00Z")),
+            consolidatable: true,
+            consistent_state: Some(consistent()),
             termination: Default::default(),
         };
         assert_eq!(claim(&object).unwrap().status, wanted);
+        assert_eq!(object.status.as_ref().unwrap().image_id.as_deref(), Some(IMAGE));
         let all = [
             "Billed=True Billed",
+            "ConsistentStateFound=True ConsistentStateFound",
+            "Consolidatable=True Consolidatable",
             "Drifted=True -",
             "Launched=True Launched",
             "Ready=True Ready",
@@ -241,9 +301,45 @@ mod tests {
         ];
         let mut seen = words(&object);
         seen.sort();
-        assert_eq!(seen, [&all[..2], &["Initialized=True Initialized"], &all[2..]].concat());
+        assert_eq!(seen, [&all[..4], &["Initialized=True Initialized"], &all[4..]].concat());
         let again = apply_claim_update(&object, &steps[1].0, at("2026-03-01T09:00:00Z"));
         assert_eq!(object.status, Some(again), "a step that is repeated changes nothing");
+    }
+
+    #[test]
+    fn what_is_seen_of_a_node_reads_back_and_consolidatable_is_removed_when_it_does_not_hold() {
+        let mut object = bare();
+        let before = words(&object);
+        let failing = StatusCondition::failing("ConsistencyCheckFailed", "expected 8 of resource cpu, but found 4");
+        object.status =
+            Some(apply_claim_update(&object, &report(None, true, failing.clone()), at("2026-03-01T00:01:00Z")));
+        let status = claim(&object).unwrap().status;
+        assert_eq!((status.last_pod_event, status.consolidatable), (None, true));
+        assert_eq!(status.consistent_state, Some(failing));
+        let event = Some("2026-03-01T00:01:30Z");
+        object.status =
+            Some(apply_claim_update(&object, &report(event, false, consistent()), at("2026-03-01T00:02:00Z")));
+        assert_eq!(
+            words(&object),
+            [&before[..], &["ConsistentStateFound=True ConsistentStateFound".to_owned()]].concat()
+        );
+        let conditions = object.status.as_ref().unwrap().conditions.clone().unwrap();
+        assert_eq!(conditions[1].last_transition_time, "2026-03-01T00:02:00Z");
+        let status = claim(&object).unwrap().status;
+        assert_eq!((status.last_pod_event, status.consolidatable), (event.map(at), false));
+        object.status =
+            Some(apply_claim_update(&object, &report(None, false, consistent()), at("2026-03-01T00:03:00Z")));
+        assert_eq!(claim(&object).unwrap().status, status, "no event leaves the last one");
+    }
+
+    #[test]
+    fn an_image_that_is_not_known_is_not_written() {
+        let (ClaimUpdate::Launched { provider_id, offering, capacity, allocatable, .. }, ..) = launched() else {
+            panic!()
+        };
+        let step = ClaimUpdate::Launched { provider_id, offering, image: None, capacity, allocatable };
+        let status = apply_claim_update(&bare(), &step, at("2026-03-01T00:01:00Z"));
+        assert_eq!(status.image_id, None);
     }
 
     #[test]

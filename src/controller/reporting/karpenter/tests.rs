@@ -149,6 +149,7 @@ fn launch(name: &str) -> Command {
         security: SecurityProfile::default(),
         subnet: None,
         capacity_reservation_group: None,
+        image: None,
     }))
 }
 

@@ -13,7 +13,7 @@ mod run;
 mod tests;
 
 use super::causes::Expiry;
-use super::{is_in_progress, quiet_since};
+use super::is_in_progress;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::claim::{Claim, PlannedOffering};
 use crate::model::cluster::pod::PodOwner;
@@ -175,7 +175,7 @@ fn outlook_within(input: OutlookInput<'_>, passes: &Cell<usize>) -> Outlook {
 /// From when on `consolidateAfter` allows it to consolidate a node; `None` where it never does.
 fn consolidatable_from(snapshot: &Snapshot, claim: &Claim) -> Option<Timestamp> {
     let pool = snapshot.pools().get(claim.spec.pool.as_ref()?)?;
-    quiet_since(claim)?.saturating_add(pool.disruption.consolidate_after?).ok()
+    pool.consolidatable_from(claim.status.quiet_since()?)
 }
 
 /// When a node is deleted whatever keeps it, since it expires; `None` where that does not come or is paused then.

@@ -118,6 +118,7 @@ fn node_of(n: usize, settings: &Settings, at: Timestamp) -> Result<(Claim, [Clou
         nics: vec![ids.nic.clone()],
         os_disk: Some(ids.os_disk.clone()),
         data_disks: Vec::new(),
+        image: None,
     });
     let nic = ResourceDetail::Nic(Nic { vm: Some(ids.vm.clone()), serves: None, addresses: 1, subnet: None });
     let parts = [

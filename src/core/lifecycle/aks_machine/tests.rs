@@ -32,6 +32,7 @@ fn script(offerings: Vec<PlannedOffering>) -> AksMachineLaunchScript {
         group: ArmId::new("/subscriptions/s/resourceGroups/MC").unwrap(),
         tags: tags("uid-1"),
         os_disk_gb: 128,
+        image: None,
         security: Default::default(),
         subnet: None,
         capacity_reservation_group: None,

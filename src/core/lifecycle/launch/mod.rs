@@ -158,6 +158,10 @@ impl LaunchScript {
             return self.give_up(&name_conflict(&vm), now);
         }
         let ResourceDetail::Vm(detail) = &vm.detail else { return self.finish() };
+        if detail.image.is_some() {
+            // An earlier run may have been configured with another.
+            self.progress.launch.image.clone_from(&detail.image);
+        }
         let matches_vm = |o: &PlannedOffering| o.key.size == detail.size && o.key.capacity_type == detail.capacity_type;
         if !self.progress.current_offering().is_some_and(matches_vm) {
             let found = self.progress.launch.offerings.iter().position(matches_vm);

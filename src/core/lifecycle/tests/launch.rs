@@ -57,6 +57,31 @@ fn w05_a_late_failure_is_learnt_after_a_crash() {
 }
 
 #[test]
+fn the_image_of_a_vm_that_an_earlier_run_created_is_its_own() {
+    let claim = cut_short();
+    let [now, before] =
+        ["/CommunityGalleries/g/images/i/versions/2.0.0", "/CommunityGalleries/g/images/i/versions/1.0.0"];
+    for (found, image) in [(Some(before), before), (None, now)] {
+        let mut vm = CloudResource::clone(&vm(&claim, ProvisioningState::Succeeded, tags(&claim)));
+        let ResourceDetail::Vm(detail) = &mut vm.detail else { panic!("{vm:?}") };
+        detail.image = found.map(Arc::from);
+        let vm = Arc::new(vm);
+        let mut script = script(&claim);
+        script.progress.launch.image = Some(Arc::from(now));
+        let mut written = None;
+        play_whole(&mut script, |effect| match effect {
+            Effect::Cloud(CloudRequest::Get(_)) => Ok(Reply::Resource(Some(Arc::clone(&vm)))),
+            Effect::Cluster(ClusterWrite::UpdateClaim(_, ClaimUpdate::Launched { image, .. })) => {
+                written.clone_from(image);
+                fine(effect)
+            }
+            other => fine(other),
+        });
+        assert_eq!(written.as_deref(), Some(image));
+    }
+}
+
+#[test]
 fn w16_an_operation_that_has_ended_or_is_forgotten_leads_to_the_vm() {
     let claim = cut_short();
     for reply in [Ok(Reply::Done), Err(refused(CloudErrorCode::NotFound, None))] {
@@ -343,6 +368,7 @@ fn w14_a_claim_is_launched_or_deleted_by_one_command_at_a_time() {
             group: group(),
             tags: tags(&claim),
             os_disk_gb: 128,
+            image: None,
             security: Default::default(),
             subnet: None,
             capacity_reservation_group: None,

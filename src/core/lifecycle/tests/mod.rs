@@ -15,8 +15,8 @@ use crate::model::labels;
 use crate::model::names::{ArmId, ClaimName, ProviderId};
 use crate::model::settings::{DeletionRules, PauseSwitch};
 use crate::plan::{
-    ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Command, Effect, Launch, NodeUpdate, Plan, PlannedCommand,
-    Reply, Script, Step, Terminate,
+    ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Command, Effect, Launch, NodeUpdate, Plan, Reply, Script,
+    Step, Terminate,
 };
 use crate::snapshot::Snapshot;
 use jiff::SignedDuration;
@@ -38,6 +38,7 @@ fn script(claim: &Claim) -> LaunchScript {
         group: group(),
         tags: tags(claim),
         os_disk_gb: 128,
+        image: None,
         security: Default::default(),
         subnet: None,
         capacity_reservation_group: None,
@@ -59,6 +60,7 @@ fn vm(claim: &Claim, state: ProvisioningState, tags: Tags) -> Arc<CloudResource>
         nics: Vec::new(),
         os_disk: None,
         data_disks: Vec::new(),
+        image: None,
     };
     resource(&resource_ids(&group(), &claim.name).vm, tags, ResourceDetail::Vm(detail))
 }
@@ -154,6 +156,7 @@ fn fine(effect: &Effect) -> Result<Reply, EffectError> {
     })
 }
 
+mod claim_report;
 mod drain;
 mod launch;
 mod launch_check;
@@ -330,8 +333,9 @@ fn words(plan: &Plan) -> Vec<&'static str> {
         Command::ReleaseNode(_) => "release node",
         other => panic!("unexpected {other:?}"),
     };
-    let is_told =
-        |command: &Command| matches!(command, Command::UpdateClaim { update: ClaimUpdate::Terminating(_), .. });
+    let is_told = |command: &Command| {
+        matches!(command, Command::UpdateClaim { update: ClaimUpdate::Terminating(_) | ClaimUpdate::Report(_), .. })
+    };
     plan.commands.iter().filter(|p| !is_told(&p.command)).map(|p| word(&p.command)).collect()
 }
 
@@ -458,38 +462,4 @@ fn a_paused_cluster_launches_and_deletes_nothing() {
     assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 0)), Vec::<&str>::new());
     snapshot.pause = crate::model::settings::Pause::default();
     assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 0)), ["terminate", "launch"]);
-}
-
-#[test]
-fn pods_that_come_or_leave_are_an_event_and_daemons_are_not() {
-    let (claim, node) = managed("c00", &pool("general"), offering("Standard_D2s_v5", 1, OnDemand));
-    let mut snapshot = cluster([pool("general")]);
-    put(&mut snapshot, (claim, node.clone()));
-    let shape = Arc::new(shape("a", 100, 1));
-    let first = running("first", &shape, &node);
-    snapshot.put_pod(first.clone());
-    let mut memory = LifecycleMemory::default();
-    let mut events = |snapshot: &Snapshot, seconds| {
-        let plan = lifecycle(snapshot, &mut memory, &settings(), at(seconds));
-        let time = |planned: PlannedCommand| match planned.command {
-            Command::UpdateClaim { update: ClaimUpdate::PodEvent { at }, .. } => Some(at),
-            _ => None,
-        };
-        plan.commands.into_iter().filter_map(time).collect::<Vec<_>>()
-    };
-    let none = Vec::new();
-    assert_eq!(events(&snapshot, 0), none, "what is there at the start is no change");
-    snapshot.put_pod(Pod { owner: PodOwner::DaemonSet, ..running("daemon", &shape, &node) });
-    assert_eq!(events(&snapshot, 20), none, "a DaemonSet's pod belongs to the node");
-    snapshot.remove_pod(&first.key);
-    let second = running("second", &shape, &node);
-    snapshot.put_pod(second.clone());
-    assert_eq!(events(&snapshot, 40), [at(40)], "another pod in place of the first");
-    assert_eq!(events(&snapshot, 43), none);
-    snapshot.put_pod(Pod { deleting_at: Some(at(44)), ..second.clone() });
-    assert_eq!(events(&snapshot, 44), none, "it is being deleted; one write in ten seconds");
-    snapshot.remove_pod(&second.key);
-    assert_eq!(events(&snapshot, 46), none);
-    assert_eq!(events(&snapshot, 50), [at(46)], "when it was gone");
-    assert_eq!(events(&snapshot, 80), none);
 }

@@ -90,6 +90,9 @@ pub struct Vm {
     pub os_disk: Option<ArmId>,
     /// Its data disks.
     pub data_disks: Vec<ArmId>,
+    /// The image that it was created from: the id of a resource, or of a community gallery's image; `None` where that is not
+    /// known.
+    pub image: Option<Arc<str>>,
 }
 
 /// Network interface.

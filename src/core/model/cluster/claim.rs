@@ -7,6 +7,7 @@ use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::offering::OfferingKey;
 use crate::model::cluster::pool::DisruptionReason;
+use crate::model::cluster::status::StatusCondition;
 use crate::model::errors::OperationId;
 use crate::model::names::{ArmId, ClaimName, NodeClassName, NodeName, NodePoolName, ProviderId, Uid};
 use crate::model::requirements::Requirements;
@@ -168,8 +169,27 @@ pub struct ClaimStatus {
     pub allocatable: Resources,
     /// When a pod last came to or left its node (`status.lastPodEventTime`).
     pub last_pod_event: Option<Timestamp>,
+    /// Its pods have not changed for `consolidateAfter` (condition `Consolidatable`).
+    pub consolidatable: bool,
+    /// Whether its node has the resources that it was launched for (condition `ConsistentStateFound`); `None` is not set.
+    pub consistent_state: Option<StatusCondition>,
     /// How far its end is.
     pub termination: TerminationConditions,
+}
+
+impl ClaimStatus {
+    /// Since when the pods of its node have not changed, `None` if that is not initialized: `consolidateAfter` begins then.
+    #[must_use]
+    pub fn quiet_since(&self) -> Option<Timestamp> {
+        self.quiet_after(self.last_pod_event)
+    }
+
+    /// The same if a pod last came or left at this time.
+    #[must_use]
+    pub fn quiet_after(&self, last_pod_event: Option<Timestamp>) -> Option<Timestamp> {
+        let initialized = self.initialized?;
+        Some(last_pod_event.map_or(initialized, |at| at.max(initialized)))
+    }
 }
 
 /// Why a NodeClaim is deleted whatever budgets, PodDisruptionBudgets and `karpenter.sh/do-not-disrupt` say.
@@ -301,6 +321,14 @@ impl Claim {
         let deleting_at = self.deleting_at?;
         let of_spec = self.spec.termination_grace_period.and_then(|grace| deleting_at.saturating_add(grace).ok());
         of_spec.into_iter().chain(self.termination_at).min()
+    }
+
+    /// True if both differ in nothing but conditions by which nothing is decided.
+    #[must_use]
+    pub fn is_decided_like(&self, other: &Self) -> bool {
+        let (consolidatable, consistent_state) = (other.status.consolidatable, other.status.consistent_state.clone());
+        let status = ClaimStatus { consolidatable, consistent_state, ..self.status.clone() };
+        status == other.status && Self { status, ..self.clone() } == *other
     }
 
     /// It is being deleted, or is about to be because of its node, which waits for no replacement.

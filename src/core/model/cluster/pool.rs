@@ -5,7 +5,7 @@ use super::status::{Conditions, PoolDeletion, PoolStatus};
 use crate::model::amounts::resources::Resources;
 use crate::model::names::{ArmId, NodeClassName, NodePoolName, Uid};
 use crate::model::requirements::Requirements;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,6 +58,14 @@ impl NodePool {
             (class, requirements, labels, annotations, taints, startup_taints)
         };
         template(self) == template(other)
+    }
+
+    /// From when on a node may be consolidated whose pods have not changed since a time, by `consolidateAfter`. `None` with
+    /// `Never`, of a fixed number of nodes, and where the deletion of the NodePool takes its nodes away.
+    #[must_use]
+    pub fn consolidatable_from(&self, quiet_since: Timestamp) -> Option<Timestamp> {
+        let after = self.disruption.consolidate_after.filter(|_| self.replicas.is_none())?;
+        quiet_since.saturating_add(after).ok().filter(|_| !self.deletion.takes_nodes())
     }
 
     /// True if both differ in nothing but their status: nothing is decided anew then.

@@ -1,6 +1,7 @@
-//! Small functions without a domain of their own: hashes, jitter, a parallel map, spelling suggestions.
+//! Small parts without a domain of their own: hashes, jitter, a parallel map, spelling suggestions, times of writes.
 
 pub mod hash;
 pub mod jitter;
 pub mod parallel;
 pub mod spelling;
+pub mod write_times;

@@ -91,6 +91,7 @@ pub(crate) fn vm(name: &str, tags: Tags) -> CloudResource {
         nics: Vec::new(),
         os_disk: None,
         data_disks: Vec::new(),
+        image: None,
     };
     resource(VM_TYPE, name, tags, ResourceDetail::Vm(detail))
 }

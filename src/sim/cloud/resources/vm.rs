@@ -298,6 +298,7 @@ impl Cloud {
                 nics: vec![spec.nic.clone()],
                 os_disk: ephemeral_os_disk(spec).is_none().then(|| spec.os_disk.clone()),
                 data_disks: Vec::new(),
+                image: None,
             }),
         }
     }

@@ -79,7 +79,7 @@ impl Cluster {
         let mut claim = self.claim(claim)?;
         let status = &mut claim.status;
         match step {
-            ClaimUpdate::Launched { provider_id, offering: _, capacity, allocatable } => {
+            ClaimUpdate::Launched { provider_id, offering: _, image: _, capacity, allocatable } => {
                 status.launched = Some(self.now);
                 status.launch_failed = None;
                 status.provider_id = Some(provider_id.clone());
@@ -103,7 +103,11 @@ impl Cluster {
             ClaimUpdate::Forced(reason) => (status.disrupted, status.forced) = (None, Some(*reason)),
             ClaimUpdate::NotDisrupted => (status.disrupted, status.forced) = (None, None),
             ClaimUpdate::Terminating(conditions) => status.termination.set(conditions),
-            ClaimUpdate::PodEvent { at } => status.last_pod_event = Some(*at),
+            ClaimUpdate::Report(report) => {
+                status.last_pod_event = report.last_pod_event.or(status.last_pod_event);
+                status.consolidatable = report.consolidatable;
+                status.consistent_state = Some(report.consistent_state.clone());
+            }
         }
         self.put_claim(claim);
         Ok(())

@@ -157,6 +157,7 @@ fn launch(cluster: &mut Cluster, machine: &NewNode, now: Timestamp) -> Arc<Claim
     let step = ClaimUpdate::Launched {
         provider_id: machine.provider_id.clone(),
         offering: offering(),
+        image: None,
         capacity: machine.capacity.clone(),
         allocatable: machine.allocatable.clone(),
     };

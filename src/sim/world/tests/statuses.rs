@@ -1,8 +1,10 @@
-//! Worlds in which the statuses of NodePools and AKSNodeClasses are read.
+//! Worlds in which the statuses of NodePools, AKSNodeClasses and NodeClaims are read.
 
 use super::drift::relabelled;
 use super::*;
+use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::status::{ConditionType, PoolStatus};
+use napkeeper_core::model::support::write_times::WRITE_INTERVAL;
 
 fn pool_name() -> NodePoolName {
     NodePoolName::new("general-purpose").unwrap()
@@ -50,5 +52,40 @@ fn the_status_of_a_pool_follows_its_nodes_and_its_generation() {
         assert_eq!((status(&world).nodes, status(&world).resources.cpu_millis), (Some(0), 0), "seed {seed}");
         let class = world.cluster().state().classes().values().next().unwrap();
         assert!(class.conditions.get(ConditionType::Ready).is_some_and(|ready| ready.holds), "seed {seed}");
+    }
+}
+
+/// The NodeClaims whose nodes are initialized and stay, each with whether its NodePool lets it be consolidated now; those of which
+/// that may not be written yet are left out.
+fn consolidatable(world: &World) -> Vec<(&Claim, bool)> {
+    let (state, now) = (world.cluster().state(), world.now());
+    let allowed = |claim: &Claim| {
+        let pool = state.pools().get(claim.spec.pool.as_ref()?)?;
+        let from = pool.consolidatable_from(claim.status.quiet_since()?)?;
+        let may_be_late = from <= now && now < from + WRITE_INTERVAL * 2;
+        (!claim.is_leaving() && !may_be_late).then_some(from <= now)
+    };
+    state.claims().values().filter_map(|claim| Some((&**claim, allowed(claim)?))).collect()
+}
+
+#[test]
+fn claims_say_whether_they_may_be_consolidated_and_are_what_was_launched() {
+    for seed in 0..5 {
+        let mut world = World::new(catalog(), setup(seed)).unwrap();
+        let start = world.now();
+        let mut seen = [0; 2];
+        for half_minute in 10..480 {
+            world.run_until(start + SignedDuration::from_secs(30 * half_minute)).unwrap();
+            for (claim, allowed) in consolidatable(&world) {
+                let status = &claim.status;
+                assert_eq!(status.consolidatable, allowed, "seed {seed}, {half_minute}: {}, {status:?}", claim.name);
+                seen[usize::from(allowed)] += 1;
+                let initialized = status.initialized.unwrap();
+                let consistent = status.consistent_state.as_ref().map(|state| state.holds);
+                let may_be_late = world.now() < initialized + WRITE_INTERVAL * 2;
+                assert!(consistent == Some(true) || may_be_late && consistent.is_none(), "{status:?}");
+            }
+        }
+        assert!(seen.iter().all(|count| *count > 10), "seed {seed}: {seen:?}");
     }
 }

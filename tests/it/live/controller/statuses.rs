@@ -28,6 +28,7 @@ async fn kubectl_waits_for_pools_and_classes_and_shows_their_nodes() -> Result<(
         .await?;
     pool_columns(&env).await?;
     claim_columns(&env).await?;
+    claims_say_what_is_seen_of_their_nodes(&env).await?;
     scale_subresource(&env).await?;
     only_our_manager(&env).await?;
 
@@ -68,6 +69,17 @@ async fn claim_columns(env: &Environment) -> Result<()> {
         ensure!(size.starts_with("Standard_") && ["spot", "on-demand"].contains(&capacity), "{row}");
         ensure!(zone.contains('-') && ready == "True", "{row}");
     }
+    Ok(())
+}
+
+/// The image of each VM, and Karpenter's conditions about an initialized node.
+async fn claims_say_what_is_seen_of_their_nodes(env: &Environment) -> Result<()> {
+    for kind in ["ConsistentStateFound", "Consolidatable"] {
+        let wait = format!("--for=condition={kind}");
+        env.plane.kubectl(&["wait", &wait, "nodeclaims", "--all", "--timeout=120s"]).await?;
+    }
+    let images = env.plane.kubectl(&["get", "nodeclaims", "--output=jsonpath={.items[*].status.imageID}"]).await?;
+    ensure!(images.split_whitespace().count() == claims(env).await?.len(), "{images}");
     Ok(())
 }
 

@@ -18,6 +18,7 @@ use napkeeper_core::model::cluster::claim::{
     Claim, ClaimRef, ClaimSpec, LaunchIntent, PlannedOffering, TerminationCondition, TerminationConditions,
 };
 use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
+use napkeeper_core::model::cluster::status::StatusCondition;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{
@@ -27,7 +28,7 @@ use napkeeper_core::model::names::{
 use napkeeper_core::model::orphans::finding::{Classification, DeletionRefusal, Finding};
 use napkeeper_core::model::orphans::record::Sighting;
 use napkeeper_core::plan::{
-    ClaimDraft, ClaimUpdate, ClusterWrite, NodeUpdate, RecordChange, Reply, ResourceTotal, SweepReport,
+    ClaimDraft, ClaimReport, ClaimUpdate, ClusterWrite, NodeUpdate, RecordChange, Reply, ResourceTotal, SweepReport,
 };
 use napkeeper_kube::Writer;
 use napkeeper_tests::clock::SystemClock;
@@ -146,16 +147,20 @@ async fn statuses(client: &Client, writer: &Writer, us: &ClaimRef, intent: &Laun
     let drained =
         TerminationCondition { message: Arc::from("pod a/b: no"), ..TerminationCondition::new(Some(false), "Blocked") };
     let blocked = TerminationConditions { drained: Some(drained), ..TerminationConditions::default() };
+    let consistent_state =
+        StatusCondition::failing("ConsistencyCheckFailed", "expected 4 of resource cpu, but found 3");
+    let report = ClaimReport { last_pod_event: Some(event), consolidatable: true, consistent_state };
     for step in [
         ClaimUpdate::Launched {
             provider_id: provider_id.clone(),
             offering: intent.offering.key.clone(),
+            image: Some(Arc::from("/CommunityGalleries/g/images/i/versions/1.0.0")),
             capacity: amounts.clone(),
             allocatable: amounts.clone(),
         },
         ClaimUpdate::Registered { node: node.clone() },
         ClaimUpdate::Initialized,
-        ClaimUpdate::PodEvent { at: event },
+        ClaimUpdate::Report(Box::new(report.clone())),
         ClaimUpdate::Terminating(Box::new(blocked.clone())),
     ] {
         assert_eq!(perform(writer, ClusterWrite::UpdateClaim(us.clone(), step)).await, Ok(Reply::Done));
@@ -163,8 +168,9 @@ async fn statuses(client: &Client, writer: &Writer, us: &ClaimRef, intent: &Laun
     let status = read_claim(client).await.status;
     assert!(status.launched <= status.registered && status.registered <= status.initialized);
     assert!(status.launched.is_some() && status.initialized.is_some());
+    assert!(report.is_on(&status), "{status:?}");
     assert_eq!((status.provider_id, status.node_name, status.allocatable), (Some(provider_id), Some(node), amounts));
-    assert_eq!((status.last_pod_event, status.termination), (Some(event), blocked));
+    assert_eq!(status.termination, blocked);
 }
 
 async fn deadlines(client: &Client, writer: &Writer, us: &ClaimRef) {

@@ -1,17 +1,20 @@
 //! When statuses, and other parts of objects, were last written.
 
-use super::WRITE_INTERVAL;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
+
+/// Numbers and messages of a status are written at most this often; a status that the write before has not changed less often
+/// each time.
+pub const WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
 /// Doublings of the interval for a status that its writes do not change: 10 min 40 s.
 const MAX_DOUBLINGS: u32 = 6;
 
 /// The status of each object that was last written.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WriteTimes<N, S>(BTreeMap<N, LastWrite<S>>);
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct LastWrite<S> {
     status: S,
     at: Timestamp,
