@@ -45,6 +45,8 @@ pub enum FieldManager {
     Pools,
     /// Conditions of AKSNodeClasses.
     Classes,
+    /// Conditions of NodeOverlays.
+    Overlays,
     /// Labels, taints and finalizer of Nodes.
     Registration,
     /// OrphanRecords.
@@ -70,6 +72,7 @@ impl FieldManager {
             Self::Lifecycle => "napkeeper-lifecycle",
             Self::Pools => "napkeeper-pools",
             Self::Classes => "napkeeper-classes",
+            Self::Overlays => "napkeeper-overlays",
             Self::Registration => "napkeeper-registration",
             Self::Records => "napkeeper-records",
             Self::History => "napkeeper-history",

@@ -24,7 +24,7 @@ const CORE: &[(&str, &[&str])] = &[
         "static_capacity",
         &["model", "catalog", "snapshot", "scheduling", "plan", "provisioning", "lifecycle", "disruption"],
     ),
-    ("status", &["model", "snapshot", "plan", "lifecycle", "disruption"]),
+    ("status", &["model", "snapshot", "scheduling", "plan", "lifecycle", "disruption"]),
     ("orphans", &["model", "catalog", "snapshot", "plan"]),
     ("history", &["model", "snapshot", "plan"]),
     (

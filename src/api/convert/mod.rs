@@ -18,8 +18,8 @@ mod violations;
 mod tests;
 
 pub use capacity_buffer::{Resolved, buffer_status, capacity_buffer};
-pub use karpenter::conditions::class_status;
-pub use karpenter::invalid::{WithoutSpec, invalid_class, invalid_pool};
+pub use karpenter::conditions::{StatusConditions, merged_conditions};
+pub use karpenter::invalid::{WithoutSpec, invalid_class, invalid_overlay, invalid_pool};
 pub use karpenter::node_claim::{claim, claim_draft, claim_object, is_node_pool};
 pub use karpenter::node_claim_status::apply_claim_update;
 pub use karpenter::node_overlay::node_overlay;

@@ -64,6 +64,7 @@ wire! {
     /// State of a NodeOverlay.
     NodeOverlayStatus {
         /// Aspects of the state.
+        #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
         conditions?: Vec<Condition>,
     }
 }

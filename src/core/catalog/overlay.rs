@@ -4,6 +4,7 @@
 //! Karpenter's, in integers: an adjusted price is rounded to the nearest nano-USD, and none is below zero.
 
 use crate::model::amounts::money::HourlyPrice;
+use crate::model::cluster::status::Conditions;
 use crate::model::names::{ObjectName, Uid};
 use crate::model::requirements::Requirements;
 use std::cmp::Reverse;
@@ -18,6 +19,8 @@ pub struct Overlay {
     pub name: ObjectName,
     /// UID.
     pub uid: Uid,
+    /// `metadata.generation`.
+    pub generation: i64,
     /// The one of the greatest weight decides; absent is 0.
     pub weight: i32,
     /// Which offerings it applies to, by the labels of their nodes.
@@ -26,6 +29,8 @@ pub struct Overlay {
     pub price: Option<PriceAdjustment>,
     /// Resources that it adds to their nodes.
     pub capacity: BTreeMap<Arc<str>, i64>,
+    /// Its conditions.
+    pub conditions: Conditions,
 }
 
 /// A change of a price.
@@ -120,6 +125,13 @@ impl fmt::Display for PriceAdjustment {
 }
 
 impl Overlay {
+    /// True if both differ in nothing but their conditions: nothing is decided anew then.
+    #[must_use]
+    pub fn has_spec_of(&self, other: &Self) -> bool {
+        let spec = |overlay: &Self| Self { conditions: Conditions::default(), ..overlay.clone() };
+        spec(self) == spec(other)
+    }
+
     /// The order in which overlays are heard: by weight, and of equals the last by name, as in Karpenter.
     #[must_use]
     pub fn precedence(&self) -> (Reverse<i32>, Reverse<ObjectName>) {

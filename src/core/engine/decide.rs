@@ -16,7 +16,7 @@ use crate::provisioning::{ProvisionMemory, provision};
 use crate::scheduling::OverlayMemory;
 use crate::snapshot::{CommandKey, Snapshot};
 use crate::static_capacity::{StaticCapacityMemory, reconcile_static_capacity};
-use crate::status::{StatusMemory, report_status};
+use crate::status::{StatusMemory, report_overlays, report_status};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub struct Memory {
     pub overlays: OverlayMemory,
     /// Of sweeps.
     pub sweep: SweepMemory,
-    /// Of the statuses of NodePools and AKSNodeClasses.
+    /// Of the statuses of NodePools, AKSNodeClasses and NodeOverlays.
     pub status: StatusMemory,
     /// When finalizers of NodePools were last written, and by which command. If lost, one may be written once too often.
     pool_writes: WriteTimes<NodePoolName, &'static str>,
@@ -72,6 +72,9 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now
     }
     let mut plan = lifecycle(snapshot, &mut memory.lifecycle, settings, now);
     let statuses = report_status(snapshot, &memory.lifecycle.pool_failures, &mut memory.status, settings, now);
+    if settings.mode == ControllerMode::Provisioner {
+        plan.extend(report_overlays(snapshot, &memory.overlays.conflicts, &mut memory.status, now));
+    }
     // One object is written once at a time: the status first, as a finalizer whose write is refused is tried for ever.
     let seen = (!statuses.commands.is_empty()).then(|| with_in_progress(snapshot, &statuses));
     plan.extend(statuses);

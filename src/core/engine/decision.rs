@@ -137,6 +137,10 @@ pub(super) fn has_changed(key: &CommandKey, seen: &Snapshot, now: &Snapshot) -> 
             seen.classes().get(name) != now.classes().get(name)
                 || seen.invalid_classes().get(name) != now.invalid_classes().get(name)
         }
+        CommandKey::Overlay(name) => {
+            seen.overlays().get(name) != now.overlays().get(name)
+                || seen.invalid_overlays().get(name) != now.invalid_overlays().get(name)
+        }
         CommandKey::Sweep(name) => seen.sweeps().get(name) != now.sweeps().get(name),
         // Azure resources are read again right before they are changed. What a sweep that cannot be read any more
         // excludes is not known.

@@ -234,6 +234,7 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::DisownClaim { claim } => one(Effect::Cluster(ClusterWrite::DisownClaim(claim))),
         Command::ReportPool(report) => one(Effect::Cluster(ClusterWrite::ReportPool(report))),
         Command::ReportClass(report) => one(Effect::Cluster(ClusterWrite::ReportClass(report))),
+        Command::ReportOverlay(report) => one(Effect::Cluster(ClusterWrite::ReportOverlay(report))),
         Command::RecordRemovals(change) => one(Effect::Cluster(ClusterWrite::RecordRemovals(change))),
     }
 }

@@ -82,6 +82,7 @@ impl Expectations {
                 | CommandKey::Records
                 | CommandKey::Pool(_)
                 | CommandKey::Class(_)
+                | CommandKey::Overlay(_)
         );
         if is_watched {
             self.changes.insert(key.clone(), now);
@@ -137,6 +138,9 @@ impl Expectations {
             Delta::Class(class) => CommandKey::Class(class.name.clone()),
             Delta::InvalidClass(class) => CommandKey::Class(class.name.clone()),
             Delta::ClassGone(name) => CommandKey::Class(name.clone()),
+            Delta::Overlay(overlay) => CommandKey::Overlay(overlay.name.clone()),
+            Delta::InvalidOverlay(overlay) => CommandKey::Overlay(overlay.name.clone()),
+            Delta::OverlayGone(name) => CommandKey::Overlay(name.clone()),
             Delta::Records(_) => CommandKey::Records,
             _ => return,
         };

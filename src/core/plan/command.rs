@@ -5,7 +5,7 @@
 
 use super::cloud_request::CloudRequest;
 use super::effect::{ClaimDraft, ClaimUpdate, Effect, NodeUpdate, RecordChange, SecurityProfile};
-use super::status_report::{ClassReport, NodeRecordChange, PoolRelease, PoolReport, SweepReport};
+use super::status_report::{ClassReport, NodeRecordChange, OverlayReport, PoolRelease, PoolReport, SweepReport};
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
 use crate::model::azure::naming::ResourceIds;
 use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering, TerminationConditions};
@@ -133,6 +133,8 @@ pub enum Command {
     ReportPool(Box<PoolReport>),
     /// Write an AKSNodeClass's status.
     ReportClass(Box<ClassReport>),
+    /// Write the status of a NodeOverlay.
+    ReportOverlay(Box<OverlayReport>),
     /// Write which nodes were removed.
     RecordRemovals(Box<NodeRecordChange>),
 }
@@ -319,6 +321,7 @@ impl Command {
             Self::DisownClaim { .. } => "disown_claim",
             Self::ReportPool(_) => "report_pool",
             Self::ReportClass(_) => "report_class",
+            Self::ReportOverlay(_) => "report_overlay",
             Self::RecordRemovals(_) => "record_removals",
         }
     }
@@ -353,6 +356,7 @@ impl Command {
             Self::ReleasePool(release) => CommandKey::Pool(release.pool.clone()),
             Self::ReportPool(report) => CommandKey::Pool(report.pool.clone()),
             Self::ReportClass(report) => CommandKey::Class(report.class.clone()),
+            Self::ReportOverlay(report) => CommandKey::Overlay(report.overlay.clone()),
             Self::RecordRemovals(change) => CommandKey::NodeRecord(change.shard),
         }
     }

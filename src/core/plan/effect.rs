@@ -3,7 +3,9 @@
 //! An effect is one request to Kubernetes or to Azure. A crash can happen before or after each of them, never within.
 
 use super::cloud_request::CloudRequest;
-use super::status_report::{ClaimReport, ClassReport, NodeRecordChange, PoolRelease, PoolReport, SweepReport};
+use super::status_report::{
+    ClaimReport, ClassReport, NodeRecordChange, OverlayReport, PoolRelease, PoolReport, SweepReport,
+};
 use crate::catalog::{OfferingKey, OsDiskStorage};
 use crate::model::amounts::resources::Resources;
 use crate::model::azure::cloud::{CloudResource, PowerState, Tags};
@@ -75,6 +77,8 @@ pub enum ClusterWrite {
     ReportPool(Box<PoolReport>),
     /// Write an AKSNodeClass's status; likewise.
     ReportClass(Box<ClassReport>),
+    /// Write a NodeOverlay's status; likewise.
+    ReportOverlay(Box<OverlayReport>),
     /// Add entries to a NodeRecord.
     RecordRemovals(Box<NodeRecordChange>),
 }
@@ -366,6 +370,7 @@ impl ClusterWrite {
             Self::DisownClaim(_) => "disown_claim",
             Self::ReportPool(_) => "report_pool",
             Self::ReportClass(_) => "report_class",
+            Self::ReportOverlay(_) => "report_overlay",
             Self::RecordRemovals(_) => "record_removals",
         }
     }

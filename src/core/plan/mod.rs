@@ -29,7 +29,7 @@ pub use pause::{disruption_scope, is_paused, scope_of_pod};
 pub use preconditions::Preconditions;
 pub use script::{CommandReport, EffectSequence, EvictionReport, LaunchReport, Script, Step, TerminationReport};
 pub use status_report::{
-    ClaimReport, ClassReport, NodeRecordChange, PoolRelease, PoolReport, ResourceTotal, SweepReport,
+    ClaimReport, ClassReport, NodeRecordChange, OverlayReport, PoolRelease, PoolReport, ResourceTotal, SweepReport,
 };
 use std::sync::Arc;
 

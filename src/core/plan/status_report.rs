@@ -1,4 +1,4 @@
-//! Statuses of NodePools, AKSNodeClasses, NodeClaims and OrphanSweeps, and entries of NodeRecords, to be written.
+//! Statuses of NodePools, AKSNodeClasses, NodeOverlays, NodeClaims and OrphanSweeps, and entries of NodeRecords, to be written.
 
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::azure::cloud::ResourceKind;
@@ -39,6 +39,17 @@ pub struct PoolRelease {
 pub struct ClassReport {
     /// The AKSNodeClass.
     pub class: NodeClassName,
+    /// Its UID.
+    pub uid: Uid,
+    /// All that are to be ours.
+    pub conditions: Conditions,
+}
+
+/// The conditions of a NodeOverlay that are ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverlayReport {
+    /// The NodeOverlay.
+    pub overlay: ObjectName,
     /// Its UID.
     pub uid: Uid,
     /// All that are to be ours.

@@ -31,6 +31,8 @@ pub enum CommandKey {
     Pool(NodePoolName),
     /// About an AKSNodeClass.
     Class(NodeClassName),
+    /// About a NodeOverlay.
+    Overlay(ObjectName),
     /// Writing a NodeRecord.
     NodeRecord(NodeRecordShard),
 }
@@ -46,7 +48,7 @@ impl fmt::Display for CommandKey {
             Self::Inventory => f.pad("inventory"),
             Self::Records => f.pad("records"),
             Self::Resource(id) => f.pad(id.name()),
-            Self::Sweep(name) => f.pad(name.as_str()),
+            Self::Sweep(name) | Self::Overlay(name) => f.pad(name.as_str()),
             Self::Pool(name) => f.pad(name.as_str()),
             Self::Class(name) => f.pad(name.as_str()),
             Self::NodeRecord(shard) => shard.fmt(f),

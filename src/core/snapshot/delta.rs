@@ -7,7 +7,7 @@ use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod};
 use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
-use crate::model::cluster::status::{InvalidClass, InvalidPool};
+use crate::model::cluster::status::{InvalidClass, InvalidOverlay, InvalidPool};
 use crate::model::cluster::volume::{AttachLimits, Attachment, StorageClass, Volume, VolumeClaim};
 use crate::model::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use crate::model::orphans::record::OrphanRecords;
@@ -91,6 +91,8 @@ pub enum Delta {
     SchedulerGone(ObjectName),
     /// A NodeOverlay is new or has changed.
     Overlay(Arc<Overlay>),
+    /// A NodeOverlay cannot be read, or is wrong in another way than before.
+    InvalidOverlay(Arc<InvalidOverlay>),
     /// A NodeOverlay was deleted.
     OverlayGone(ObjectName),
     /// The durable records have changed.
@@ -138,6 +140,7 @@ pub fn apply_delta(delta: &Delta, to: &mut Snapshot) {
         Delta::Scheduler(name, profiles) => to.put_scheduler(name.clone(), Arc::clone(profiles)),
         Delta::SchedulerGone(name) => to.remove_scheduler(name),
         Delta::Overlay(overlay) => to.put_overlay(overlay.name.clone(), Arc::clone(overlay)),
+        Delta::InvalidOverlay(overlay) => to.put_invalid_overlay(Arc::clone(overlay)),
         Delta::OverlayGone(name) => to.remove_overlay(name),
         Delta::Records(records) => to.set_records(Arc::clone(records)),
         Delta::Pause(pause) => to.pause = pause.clone(),

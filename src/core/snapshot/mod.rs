@@ -7,6 +7,7 @@
 mod command_key;
 pub mod delta;
 mod index;
+mod overlays;
 mod pending_pods;
 mod pools;
 pub mod spread_defaults;
@@ -30,7 +31,7 @@ use crate::model::cluster::node::Node;
 use crate::model::cluster::node_base::NodeBase;
 use crate::model::cluster::pod::{Labels, Pod, PodShape};
 use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
-use crate::model::cluster::status::{InvalidClass, InvalidPool};
+use crate::model::cluster::status::{InvalidClass, InvalidOverlay, InvalidPool};
 use crate::model::cluster::volume::{AttachLimits, Attachment, StorageClass, Volume, VolumeClaim};
 use crate::model::names::{
     ArmId, ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId,
@@ -70,6 +71,7 @@ pub struct Snapshot {
     services: Table<ObjectKey, Labels>,
     schedulers: Table<ObjectName, SchedulerProfiles>,
     overlays: Table<ObjectName, Overlay>,
+    invalid_overlays: Table<ObjectName, InvalidOverlay>,
     buffers: Table<ObjectKey, Buffer>,
     /// Instance types by AKSNodeClass, computed where class or catalogue changes.
     pub instance_types: BTreeMap<NodeClassName, InstanceTypes>,
@@ -148,7 +150,6 @@ impl Snapshot {
     plain_table!(namespaces, Namespace, Labels, put_namespace, remove_namespace, "Namespaces, by their labels");
     plain_table!(services, ObjectKey, Labels, put_service, remove_service, "Services, by their selectors");
     plain_table!(schedulers, ObjectName, SchedulerProfiles, put_scheduler, remove_scheduler, "SchedulerConfigurations");
-    plain_table!(overlays, ObjectName, Overlay, put_overlay, remove_overlay, "NodeOverlays");
 
     /// True while nothing may be launched: by the pause switch, or by [`LaunchHold`].
     #[must_use]

@@ -1,29 +1,22 @@
 //! Whether an AKSNodeClass can be used.
 
-use super::ready;
+use super::validity;
 use crate::model::cluster::pool::NodeClass;
 use crate::model::cluster::status::{ConditionType, Conditions, InvalidClass, StatusCondition};
 use crate::model::names::NodeClassName;
 use crate::snapshot::Snapshot;
-use std::collections::BTreeMap;
 
 /// Why an AKSNodeClass that can be read cannot be used.
 const UNSUPPORTED: &str = "UnsupportedFields";
 
 /// The conditions of an AKSNodeClass.
 pub(super) fn conditions_of(class: &NodeClass) -> Conditions {
-    conditions(validation(class), class.generation)
+    validity(validation(class), class.generation)
 }
 
 /// The conditions of an AKSNodeClass that cannot be read.
 pub(super) fn conditions_of_invalid(class: &InvalidClass) -> Conditions {
-    conditions(StatusCondition::failing("NodeClassValidationFailed", &class.reason), class.generation)
-}
-
-fn conditions(validation: StatusCondition, generation: i64) -> Conditions {
-    let mut by_type = BTreeMap::from([(ConditionType::ValidationSucceeded, validation)]);
-    by_type.insert(ConditionType::Ready, ready(&by_type));
-    Conditions { by_type, observed_generation: Some(generation) }
+    validity(StatusCondition::failing("NodeClassValidationFailed", &class.reason), class.generation)
 }
 
 /// Whether all that it sets has an effect on nodes. Where something has none, nothing is launched.

@@ -1,5 +1,5 @@
-//! Decides the status of NodePools and AKSNodeClasses: upstream's conditions and counts, as far as we decide them; and of
-//! NodeClaims that are not launched because somebody else has written them.
+//! Decides the status of NodePools, AKSNodeClasses and NodeOverlays: upstream's conditions and counts, as far as we decide
+//! them; and of NodeClaims that are not launched because somebody else has written them.
 //!
 //! A status is written where it differs from the one that is there, whoever wrote that. What has become True or False, or
 //! is about another generation, is written at once; numbers and messages at most every
@@ -8,6 +8,7 @@
 
 mod class;
 mod deletion;
+mod overlay;
 mod pool;
 mod rollout;
 mod standalone;
@@ -19,15 +20,16 @@ use crate::disruption::{PodWithoutRoom, ReplacementLoops};
 use crate::lifecycle::PoolFailures;
 use crate::model::cluster::pool::NodePool;
 use crate::model::cluster::status::{ConditionType, Conditions, InvalidPool, PoolStatus, StatusCondition};
-use crate::model::names::{ClaimName, NodeClassName, NodePoolName, Uid};
+use crate::model::names::{ClaimName, NodeClassName, NodePoolName, ObjectName, Uid};
 use crate::model::settings::{ControllerMode, MaintenanceWindows, Settings};
 use crate::model::support::write_times::WriteTimes;
 use crate::plan::{ClassReport, Command, Plan, PoolReport};
 use crate::snapshot::{CommandKey, Snapshot};
 pub use deletion::{KeptBy, KeptNodes};
 use jiff::Timestamp;
+pub use overlay::report_overlays;
 use standalone::refuse_standalone_claims;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use usage::{PoolUsage, usage_by_pool};
 
 /// When statuses were last written. Disposable: after a crash one may be written once too often.
@@ -37,6 +39,7 @@ pub struct StatusMemory {
     pub loops: ReplacementLoops,
     pools: WriteTimes<NodePoolName, PoolStatus>,
     classes: WriteTimes<NodeClassName, Conditions>,
+    overlays: WriteTimes<ObjectName, Conditions>,
     /// Nodes that should be replaced, with pods that can be scheduled nowhere else, as disruption has found.
     pub irreplaceable: BTreeMap<ClaimName, PodWithoutRoom>,
 }
@@ -64,9 +67,6 @@ pub fn report_status(
 }
 
 fn report_classes(snapshot: &Snapshot, memory: &mut StatusMemory, now: Timestamp, plan: &mut Plan) {
-    let exists =
-        |name: &NodeClassName| snapshot.classes().get(name).is_some() || snapshot.invalid_classes().get(name).is_some();
-    memory.classes.retain(exists);
     let valid = snapshot
         .classes()
         .values()
@@ -76,22 +76,9 @@ fn report_classes(snapshot: &Snapshot, memory: &mut StatusMemory, now: Timestamp
         .invalid_classes()
         .values()
         .map(|class| (&class.name, &class.uid, &class.status, class::conditions_of_invalid(class)));
-    for (name, uid, known, wanted) in valid.chain(invalid) {
-        if wanted == *known {
-            memory.classes.settled(name, now);
-            continue;
-        }
-        if snapshot.in_progress.contains(&CommandKey::Class(name.clone())) {
-            continue;
-        }
-        match memory.classes.begin(name, wanted.clone(), !wanted.says_the_same(known), now) {
-            Ok(()) => {
-                let report = ClassReport { class: name.clone(), uid: uid.clone(), conditions: wanted };
-                plan.push(Command::ReportClass(Box::new(report)), "its status has changed");
-            }
-            Err(due) => plan.wake_at(due),
-        }
-    }
+    let objects = valid.chain(invalid).map(|(name, uid, known, wanted)| ConditionsOf { name, uid, known, wanted });
+    let command = |(class, uid, conditions)| Command::ReportClass(Box::new(ClassReport { class, uid, conditions }));
+    ConditionsReporter { snapshot, now, times: &mut memory.classes, plan }.report(objects.collect(), command);
 }
 
 fn report_pools(reporter: &Reporter<'_>, memory: &mut StatusMemory, plan: &mut Plan) {
@@ -107,6 +94,46 @@ fn report_pools(reporter: &Reporter<'_>, memory: &mut StatusMemory, plan: &mut P
     for pool in snapshot.invalid_pools().values() {
         let wanted = reporter.status_of_invalid(pool, usage.remove(&pool.name).unwrap_or_default());
         reporter.write(Target { name: &pool.name, uid: &pool.uid, known: &pool.status }, wanted, memory, plan);
+    }
+}
+
+/// An object that has nothing but conditions, valid or not: as they are, and as they are to be.
+struct ConditionsOf<'a, N> {
+    name: &'a N,
+    uid: &'a Uid,
+    known: &'a Conditions,
+    wanted: Conditions,
+}
+
+/// Has conditions written if they are to change, and may.
+struct ConditionsReporter<'a, N> {
+    snapshot: &'a Snapshot,
+    now: Timestamp,
+    times: &'a mut WriteTimes<N, Conditions>,
+    plan: &'a mut Plan,
+}
+
+impl<N: Ord + Clone> ConditionsReporter<'_, N> {
+    /// For all objects of a kind.
+    fn report(self, objects: Vec<ConditionsOf<'_, N>>, command: impl Fn((N, Uid, Conditions)) -> Command) {
+        let Self { snapshot, now, times, plan } = self;
+        let names: BTreeSet<&N> = objects.iter().map(|object| object.name).collect();
+        times.retain(|name| names.contains(name));
+        for ConditionsOf { name, uid, known, wanted } in objects {
+            if wanted == *known {
+                times.settled(name, now);
+                continue;
+            }
+            let is_news = !wanted.says_the_same(known);
+            let report = command((name.clone(), uid.clone(), wanted.clone()));
+            if snapshot.in_progress.contains(&report.key()) {
+                continue;
+            }
+            match times.begin(name, wanted, is_news, now) {
+                Ok(()) => plan.push(report, "its status has changed"),
+                Err(due) => plan.wake_at(due),
+            }
+        }
     }
 }
 
@@ -190,6 +217,13 @@ impl Reporter<'_> {
         let conditions = Conditions { by_type, observed_generation: Some(generation) };
         PoolStatus { conditions, class_generation, nodes: Some(usage.nodes), resources: usage.resources() }
     }
+}
+
+/// The conditions of an object whose readiness is its validation alone.
+fn validity(validation: StatusCondition, generation: i64) -> Conditions {
+    let mut by_type = BTreeMap::from([(ConditionType::ValidationSucceeded, validation)]);
+    by_type.insert(ConditionType::Ready, ready(&by_type));
+    Conditions { by_type, observed_generation: Some(generation) }
 }
 
 /// Conditions without which an object is not ready.

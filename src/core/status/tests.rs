@@ -1,7 +1,8 @@
-//! Statuses of NodePools and AKSNodeClasses.
+//! Statuses of NodePools, AKSNodeClasses and NodeOverlays.
 
-use super::{StatusMemory, report_status};
+use super::{StatusMemory, report_overlays, report_status};
 use crate::catalog::CapacityType::OnDemand;
+use crate::catalog::overlay::{Overlay, PriceAdjustment};
 use crate::disruption::{DriftDetector, PodWithoutRoom, ReplacementCause, ReplacementLoops};
 use crate::fixtures::{
     at, being_deleted, claim, class, cluster, disruption_budget, managed, node, offering, pool, put, settings, shape,
@@ -15,13 +16,14 @@ use crate::model::cluster::node::Node;
 use crate::model::cluster::pool::{Budget, BudgetNodes, NodeClass, NodePool};
 use crate::model::cluster::replacement::Replacement;
 use crate::model::cluster::status::{
-    ConditionType, Conditions, InvalidClass, InvalidPool, PoolStatus, StatusCondition,
+    ConditionType, Conditions, InvalidClass, InvalidOverlay, InvalidPool, PoolStatus, StatusCondition,
 };
 use crate::model::labels::NODEPOOL;
-use crate::model::names::{ClaimName, NodePoolName, ProviderId, Uid};
+use crate::model::names::{ClaimName, NodePoolName, ObjectName, ProviderId, Uid};
 use crate::model::settings::{ControllerMode, Pause, PauseSwitch, Settings};
 use crate::model::support::write_times::WRITE_INTERVAL;
 use crate::plan::{ClaimUpdate, Command, Plan};
+use crate::scheduling::OverlayMemory;
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::SignedDuration;
 use std::sync::Arc;
@@ -615,4 +617,93 @@ fn a_pool_that_cannot_be_read_is_deleted_by_its_last_version() {
     let wanted = "1 node is left, of which none goes: the NodePool cannot be read, so its budgets are not known. Correct its \
                   spec, or evict all pods with kubectl delete nodeclaims -l karpenter.sh/nodepool=general";
     assert_eq!(&*told[0].message, wanted);
+}
+
+fn overlay(name: &str, generation: i64) -> Overlay {
+    Overlay {
+        name: ObjectName::new(name).unwrap(),
+        uid: Uid::new(name).unwrap(),
+        generation,
+        weight: 0,
+        requirements: Default::default(),
+        price: PriceAdjustment::parse_adjustment("-10%").ok(),
+        capacity: Default::default(),
+        conditions: Conditions::default(),
+    }
+}
+
+/// Decides the statuses of NodeOverlays, and stores them as an API server does. Returns how many writes there were.
+fn step_overlays(snapshot: &mut Snapshot, memory: &mut StatusMemory, second: i64) -> usize {
+    let mut overlays = OverlayMemory::default();
+    overlays.refresh(snapshot);
+    let plan = report_overlays(snapshot, &overlays.conflicts, memory, at(second));
+    for planned in &plan.commands {
+        let Command::ReportOverlay(report) = &planned.command else { panic!("{planned:?}") };
+        let conditions = report.conditions.clone();
+        if let Some(known) = snapshot.invalid_overlays().get(&report.overlay).cloned() {
+            snapshot.put_invalid_overlay(InvalidOverlay { status: conditions, ..(*known).clone() });
+        } else {
+            let known = snapshot.overlays().get(&report.overlay).cloned().unwrap();
+            snapshot.put_overlay(known.name.clone(), Overlay { conditions, ..(*known).clone() });
+        }
+    }
+    plan.commands.len()
+}
+
+#[test]
+fn an_overlay_is_ready_unless_another_of_the_same_weight_sets_the_same() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = StatusMemory::default();
+    snapshot.put_overlay(overlay("a", 3).name, overlay("a", 3));
+    let generation = snapshot.facts_generation();
+    assert_eq!(step_overlays(&mut snapshot, &mut memory, 0), 1);
+    let said = |snapshot: &Snapshot, name: &str, kind| {
+        let overlay = snapshot.overlays().get(&ObjectName::new(name).unwrap()).cloned().unwrap();
+        let condition = overlay.conditions.get(kind).unwrap();
+        (condition.holds, condition.reason.to_string(), condition.message.to_string())
+    };
+    let holding = |kind: ConditionType| (true, kind.as_str().to_owned(), String::new());
+    for kind in [ConditionType::ValidationSucceeded, ConditionType::Ready] {
+        assert_eq!(said(&snapshot, "a", kind), holding(kind));
+    }
+    let known = snapshot.overlays().values().next().unwrap();
+    assert_eq!(known.conditions.observed_generation, Some(3));
+    assert_eq!(snapshot.facts_generation(), generation, "a status is no reason to plan anew");
+    assert_eq!(step_overlays(&mut snapshot, &mut memory, 60), 0, "it is written once");
+
+    // Of equal weight the first by name is ignored.
+    snapshot.put_overlay(overlay("b", 1).name, overlay("b", 1));
+    assert_eq!(step_overlays(&mut snapshot, &mut memory, 61), 2, "news are written at once");
+    for kind in [ConditionType::ValidationSucceeded, ConditionType::Ready] {
+        let (holds, reason, message) = said(&snapshot, "a", kind);
+        assert_eq!((holds, &*reason), (false, "Conflict"));
+        assert!(message.contains("NodeOverlay b has the same weight and also sets price of"), "{message}");
+        assert_eq!(said(&snapshot, "b", kind), holding(kind));
+    }
+    snapshot.remove_overlay(&overlay("b", 1).name);
+    assert_eq!(step_overlays(&mut snapshot, &mut memory, 62), 1);
+    assert_eq!(said(&snapshot, "a", ConditionType::Ready), holding(ConditionType::Ready));
+}
+
+#[test]
+fn an_overlay_that_cannot_be_read_says_why_and_has_no_effect() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = StatusMemory::default();
+    snapshot.put_overlay(overlay("a", 1).name, overlay("a", 1));
+    step_overlays(&mut snapshot, &mut memory, 0);
+    let Overlay { name, uid, conditions, .. } = (**snapshot.overlays().values().next().unwrap()).clone();
+    let reason = Arc::from("spec.price: \"cheap\": must be USD per hour");
+    let invalid = InvalidOverlay { name, uid, generation: 2, reason, status: conditions, deletion: () };
+    snapshot.put_invalid_overlay(invalid);
+    assert!(snapshot.overlays().is_empty(), "its last version is not used");
+    assert_eq!(step_overlays(&mut snapshot, &mut memory, 1), 1);
+    let known = snapshot.invalid_overlays().values().next().unwrap();
+    for kind in [ConditionType::ValidationSucceeded, ConditionType::Ready] {
+        let condition = known.status.get(kind).unwrap();
+        assert_eq!((condition.holds, &*condition.reason), (false, "RuntimeValidation"));
+        assert!(condition.message.contains("spec.price"), "{condition:?}");
+    }
+    assert_eq!(known.status.observed_generation, Some(2));
+    snapshot.put_overlay(overlay("a", 3).name, overlay("a", 3));
+    assert!(snapshot.invalid_overlays().is_empty());
 }

@@ -1,4 +1,4 @@
-//! Readings of NodePools and AKSNodeClasses: what is wrong with one is written in its status, so it is not just left out.
+//! Readings of NodePools, AKSNodeClasses and NodeOverlays: what is wrong with one is written in its status, so it is not just left out.
 
 use super::object::WatchedObject;
 use super::reflector::Reading;
@@ -21,6 +21,14 @@ pub(super) fn read_class(object: RawObject) -> Reading {
         convert::invalid_class(&object, reason).map(|class| Delta::InvalidClass(class.into()))
     };
     read(&object, |class| convert::node_class(class).map(|class| Delta::Class(class.into())), invalid)
+}
+
+/// The reading of a NodeOverlay.
+pub(super) fn read_overlay(object: RawObject) -> Reading {
+    let invalid = |object: WithoutSpec<_>, reason: &str| {
+        convert::invalid_overlay(&object, reason).map(|overlay| Delta::InvalidOverlay(overlay.into()))
+    };
+    read(&object, |overlay| convert::node_overlay(overlay).map(|overlay| Delta::Overlay(overlay.into())), invalid)
 }
 
 fn read<K: DeserializeOwned, S: DeserializeOwned>(

@@ -1,7 +1,7 @@
 //! Lists and watches one kind, as a stream of [`ReflectorEvent`]s.
 
 use super::failure::{failure_message, is_absent};
-use super::invalid::{read_class, read_pool};
+use super::invalid::{read_class, read_overlay, read_pool};
 use super::object::{ObjectId, ObjectState, ReflectorEvent, WatchedObject};
 use super::{WATCH_SECONDS, WatchOptions, WatchedKind};
 use crate::objects::controller_time;
@@ -55,9 +55,7 @@ pub(super) fn reflect(
         }
         WatchedKind::NodePools => reflector().raw::<NodePool>(Box::new(read_pool)),
         WatchedKind::NodeClasses => reflector().raw::<AKSNodeClass>(Box::new(read_class)),
-        WatchedKind::NodeOverlays => {
-            reflector().all(|o: &NodeOverlay| read(convert::node_overlay(o), |o| Delta::Overlay(o.into())))
-        }
+        WatchedKind::NodeOverlays => reflector().raw::<NodeOverlay>(Box::new(read_overlay)),
         WatchedKind::DaemonSets => reflector().all(|o: &apps::v1::DaemonSet| read(convert::daemon_set(o), daemon_set)),
         WatchedKind::DisruptionBudgets => reflector().all(|o: &policy::v1::PodDisruptionBudget| {
             read(convert::disruption_budget_state(o), |b| Delta::DisruptionBudget(b.into()))

@@ -13,6 +13,7 @@ const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
 const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
 const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
+const OVERLAYS: &str = "/apis/karpenter.sh/v1alpha1/nodeoverlays";
 const CLASSES: &str = "/apis/karpenter.azure.com/v1beta1/aksnodeclasses";
 const PAUSE: &str = "/api/v1/namespaces/napkeeper/configmaps";
 
@@ -249,6 +250,34 @@ async fn a_pool_or_class_that_cannot_be_read_keeps_its_last_state_and_its_status
     fake.delete(CLASSES, "default");
     watching.until(|e| matches!(e, WatchEvent::Changed(Delta::ClassGone(_)))).await;
     assert!(watching.snapshot.invalid_classes().is_empty());
+}
+
+#[tokio::test]
+async fn an_overlay_that_cannot_be_read_is_not_used_and_known_by_its_status() {
+    let fake = Fake::serving(&[OVERLAYS]);
+    let overlay = |generation: i64, price: &str| {
+        json!({ "metadata": { "name": "o", "uid": "u", "generation": generation },
+            "spec": { "requirements": [], "price": price } })
+    };
+    fake.put(OVERLAYS, overlay(1, "0.1"));
+    let mut watching = Watching::start(&fake, &[WatchedKind::NodeOverlays]);
+    watching.synced().await;
+    assert_eq!(watching.snapshot.overlays().values().next().unwrap().generation, 1);
+    // More digits than a price has: the definition allows them.
+    fake.put(OVERLAYS, overlay(2, "0.0000000001"));
+    watching.until(|e| matches!(e, WatchEvent::Changed(Delta::InvalidOverlay(_)))).await;
+    let wrong = watching.snapshot.invalid_overlays().values().next().unwrap();
+    assert_eq!((wrong.generation, wrong.uid.as_str()), (2, "u"));
+    assert!(wrong.reason.contains("spec.price"), "{}", wrong.reason);
+    assert!(watching.snapshot.overlays().is_empty());
+    fake.put(OVERLAYS, overlay(3, "0.2"));
+    watching.until(|e| matches!(e, WatchEvent::Changed(Delta::Overlay(_)))).await;
+    assert!(watching.snapshot.invalid_overlays().is_empty());
+    fake.put(OVERLAYS, overlay(4, "0.0000000001"));
+    watching.until(|e| matches!(e, WatchEvent::Changed(Delta::InvalidOverlay(_)))).await;
+    fake.delete(OVERLAYS, "o");
+    watching.until(|e| matches!(e, WatchEvent::Changed(Delta::OverlayGone(_)))).await;
+    assert!(watching.snapshot.invalid_overlays().is_empty());
 }
 
 #[tokio::test]

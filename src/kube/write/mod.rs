@@ -7,7 +7,7 @@
 
 pub(crate) mod capacity_buffers;
 mod claims;
-mod classes;
+mod conditions;
 pub(crate) mod events;
 mod history;
 mod nodes;
@@ -96,6 +96,7 @@ impl Writer {
             ClusterWrite::DisownClaim(claim) => self.disown_claim(claim).await,
             ClusterWrite::ReportPool(report) => self.report_pool(report).await,
             ClusterWrite::ReportClass(report) => self.report_class(report).await,
+            ClusterWrite::ReportOverlay(report) => self.report_overlay(report).await,
             ClusterWrite::RecordRemovals(change) => self.record_removals(change).await,
         };
         done.map(|()| Reply::Done).map_err(EffectError::Cluster)

@@ -7,9 +7,10 @@ use napkeeper_core::model::cluster::claim::ClaimRef;
 use napkeeper_core::model::cluster::node_record::{NodeRemoval, RecordedNode, RemovedBy};
 use napkeeper_core::model::cluster::status::{ConditionType, Conditions, PoolStatus, StatusCondition};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
-use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, Uid};
+use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, Uid};
 use napkeeper_core::plan::{
-    ClaimUpdate, ClassReport, ClusterWrite, NodeRecordChange, NodeUpdate, PoolRelease, PoolReport, RecordChange, Reply,
+    ClaimUpdate, ClassReport, ClusterWrite, NodeRecordChange, NodeUpdate, OverlayReport, PoolRelease, PoolReport,
+    RecordChange, Reply,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -153,6 +154,12 @@ async fn no_kind_of_write_is_sent_once_another_may_lead() {
     let metadata = json!({ "name": "c", "uid": "c-1", "resourceVersion": "3" });
     let class_object =
         json!({ "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": metadata });
+    let overlay = OverlayReport {
+        overlay: ObjectName::new("c").unwrap(),
+        uid: class.uid.clone(),
+        conditions: class.conditions.clone(),
+    };
+    let overlay_object = json!({ "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": metadata });
     for (write, found) in [
         (ClusterWrite::DeleteClaim(claim()), claim_object("u-1", "7")),
         (ClusterWrite::UpdateNode(node.clone(), uid.clone(), NodeUpdate::Initialize), node_object.clone()),
@@ -162,6 +169,7 @@ async fn no_kind_of_write_is_sent_once_another_may_lead() {
         (ClusterWrite::DisownClaim(claim()), owned_claim()),
         (ClusterWrite::ReportPool(Box::new(pool)), (200, pool_object)),
         (ClusterWrite::ReportClass(Box::new(class)), (200, class_object)),
+        (ClusterWrite::ReportOverlay(Box::new(overlay)), (200, overlay_object)),
         (ClusterWrite::RecordRemovals(Box::new(removal("u-1"))), node_record(json!([]))),
     ] {
         for (age, is_written) in [(1, true), (11, false)] {
@@ -342,26 +350,37 @@ async fn the_status_of_a_pool_is_applied_to_the_generation_that_it_is_about_even
 }
 
 #[tokio::test]
-async fn the_status_of_a_class_keeps_what_is_not_ours_and_is_written_once() {
-    let report = |generation| {
+async fn conditions_of_classes_and_overlays_keep_what_is_not_ours_and_are_written_once() {
+    let class = |generation| {
         let (class, uid) = (NodeClassName::new("c").unwrap(), Uid::new("u-1").unwrap());
         ClusterWrite::ReportClass(Box::new(ClassReport { class, uid, conditions: ready(generation) }))
+    };
+    let overlay = |generation| {
+        let (overlay, uid) = (ObjectName::new("c").unwrap(), Uid::new("u-1").unwrap());
+        ClusterWrite::ReportOverlay(Box::new(OverlayReport { overlay, uid, conditions: ready(generation) }))
     };
     let object = |conditions: Vec<Value>| {
         let metadata = json!({ "name": "c", "uid": "u-1", "generation": 2, "resourceVersion": "3" });
         let status = json!({ "kubernetesVersion": "1.34.1", "conditions": conditions });
         (200, json!({ "metadata": metadata, "spec": "nonsense", "status": status }))
     };
-    let (done, requests) = perform(report(2), [object(vec![audited()]), object(vec![])]).await;
-    assert_eq!(done, Ok(Reply::Done));
-    let (request, body) = &requests[1];
-    assert_eq!(request, "PATCH /apis/karpenter.azure.com/v1beta1/aksnodeclasses/c/status");
-    assert_eq!(body["metadata"]["resourceVersion"], "3");
-    let written = body["status"]["conditions"].as_array().unwrap().clone();
-    assert_eq!((written.len(), &written[0]), (2, &audited()));
-    assert_eq!(perform(report(2), [object(written)]).await.1.len(), 1, "nothing is to be changed");
-    let (outcome, requests) = perform(report(1), [object(vec![])]).await;
-    assert_eq!((outcome, requests.len()), (failed(ClusterError::Conflict), 1));
+    let kinds: [(&dyn Fn(i64) -> ClusterWrite, &str); 2] = [
+        (&class, "/apis/karpenter.azure.com/v1beta1/aksnodeclasses/c/status"),
+        (&overlay, "/apis/karpenter.sh/v1alpha1/nodeoverlays/c/status"),
+    ];
+    for (report, path) in kinds {
+        let (done, requests) = perform(report(2), [object(vec![audited()]), object(vec![])]).await;
+        assert_eq!(done, Ok(Reply::Done));
+        let (request, body) = &requests[1];
+        assert_eq!(*request, format!("PATCH {path}"));
+        assert_eq!(body["metadata"]["resourceVersion"], "3");
+        assert_eq!(body["status"].as_object().map(|status| status.len()), Some(1), "all else in the status stays");
+        let written = body["status"]["conditions"].as_array().unwrap().clone();
+        assert_eq!((written.len(), &written[0]), (2, &audited()));
+        assert_eq!(perform(report(2), [object(written)]).await.1.len(), 1, "nothing is to be changed");
+        let (outcome, requests) = perform(report(1), [object(vec![])]).await;
+        assert_eq!((outcome, requests.len()), (failed(ClusterError::Conflict), 1));
+    }
 }
 
 /// The removal of a node, to be added to a NodeRecord.

@@ -1,10 +1,10 @@
-//! Conditions of NodePools and AKSNodeClasses.
+//! Conditions of NodePools, AKSNodeClasses and NodeOverlays.
 
 use crate::convert::common::{self, ConditionState};
-use crate::types::aks_node_class::AKSNodeClassStatus;
 use crate::types::common::Condition;
 use jiff::Timestamp;
 use napkeeper_core::model::cluster::status::{ConditionType, Conditions, StatusCondition};
+use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -42,23 +42,27 @@ pub(super) fn write_conditions(known: &[Condition], conditions: &Conditions, now
     conditions.by_type.iter().map(written).collect()
 }
 
-/// The status of an AKSNodeClass with our conditions; everything else in it stays. The list has no keys in the definition
-/// of the kind, so that a server-side apply of ours alone would remove those of others.
+/// The conditions of an object, which is all that is read of its status.
+#[derive(Debug, Clone, Deserialize)]
+pub struct StatusConditions {
+    /// All of them.
+    pub conditions: Option<Vec<Condition>>,
+}
+
+/// Conditions of an object with ours; those of others stay. For kinds whose list has no keys in some definition: of such a list
+/// a server-side apply of ours alone would remove those of others.
 #[must_use]
-pub fn class_status(known: Option<&AKSNodeClassStatus>, conditions: &Conditions, now: Timestamp) -> AKSNodeClassStatus {
-    let mut status = known.cloned().unwrap_or_default();
-    let known = status.conditions.take().unwrap_or_default();
-    let mut ours = write_conditions(&known, conditions, now);
+pub fn merged_conditions(known: &[Condition], conditions: &Conditions, now: Timestamp) -> Vec<Condition> {
+    let mut ours = write_conditions(known, conditions, now);
     let mut merged = Vec::with_capacity(known.len() + ours.len());
     for condition in known {
         match ours.iter().position(|own| own.kind == condition.kind) {
             Some(i) => merged.push(ours.remove(i)),
-            None => merged.push(condition),
+            None => merged.push(condition.clone()),
         }
     }
     merged.extend(ours);
-    status.conditions = Some(merged);
-    status
+    merged
 }
 
 #[cfg(test)]
@@ -97,23 +101,20 @@ mod tests {
     }
 
     #[test]
-    fn all_else_in_the_status_of_a_class_stays() {
-        let known: AKSNodeClassStatus = serde_json::from_value(serde_json::json!({
-            "kubernetesVersion": "1.34.1", "new": 1,
-            "conditions": [
-                { "type": "Ready", "status": "Unknown", "reason": "a", "message": "",
-                  "lastTransitionTime": "2026-01-01T00:00:00Z" },
-                { "type": "example.com/Audited", "status": "True", "reason": "a", "message": "",
-                  "lastTransitionTime": "2026-01-01T00:00:00Z" },
-            ],
-        }))
+    fn conditions_of_others_stay_in_their_place() {
+        let known: Vec<Condition> = serde_json::from_value(serde_json::json!([
+            { "type": "Ready", "status": "Unknown", "reason": "a", "message": "",
+              "lastTransitionTime": "2026-01-01T00:00:00Z" },
+            { "type": "example.com/Audited", "status": "True", "reason": "a", "message": "",
+              "lastTransitionTime": "2026-01-01T00:00:00Z" },
+        ]))
         .unwrap();
         let ready = conditions(StatusCondition::holding("Ready"), 1);
-        let status = class_status(Some(&known), &ready, at(10));
-        let of = |status: &AKSNodeClassStatus| status.conditions.clone().unwrap();
-        assert_eq!(of(&status)[1], of(&known)[1]);
-        assert_eq!((status.kubernetes_version.as_deref(), &status.extra), (Some("1.34.1"), &known.extra));
-        assert_eq!(read_conditions(status.conditions.as_deref()), ready);
-        assert_eq!(class_status(Some(&status), &ready, at(20)), status, "twice changes nothing");
+        let merged = merged_conditions(&known, &ready, at(10));
+        assert_eq!((merged.len(), &merged[1]), (2, &known[1]));
+        assert_eq!(read_conditions(Some(&merged)), ready);
+        assert_eq!(merged_conditions(&merged, &ready, at(20)), merged, "twice changes nothing");
+        let new = merged_conditions(&known[1..], &ready, at(10));
+        assert_eq!((new.len(), &*new[1].kind), (2, "Ready"));
     }
 }

@@ -1,13 +1,12 @@
-//! NodePools and AKSNodeClasses that cannot be used.
+//! NodePools, AKSNodeClasses and NodeOverlays that cannot be used.
 
-use crate::convert::karpenter::conditions::read_conditions;
+use crate::convert::karpenter::conditions::{StatusConditions, read_conditions};
 use crate::convert::karpenter::node_pool::pool_deletion;
 use crate::convert::karpenter::node_pool_status::read_status;
-use crate::types::aks_node_class::AKSNodeClassStatus;
 use crate::types::karpenter::NodePoolStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use napkeeper_core::model::cluster::status::{InvalidClass, InvalidObject, InvalidPool};
-use napkeeper_core::model::names::{NodeClassName, NodePoolName, Uid};
+use napkeeper_core::model::cluster::status::{InvalidClass, InvalidObject, InvalidOverlay, InvalidPool};
+use napkeeper_core::model::names::{NodeClassName, NodePoolName, ObjectName, Uid};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -32,8 +31,16 @@ pub fn invalid_pool(object: &WithoutSpec<NodePoolStatus>, reason: &str) -> Optio
 
 /// An AKSNodeClass that cannot be used for this reason; likewise.
 #[must_use]
-pub fn invalid_class(object: &WithoutSpec<AKSNodeClassStatus>, reason: &str) -> Option<InvalidClass> {
+pub fn invalid_class(object: &WithoutSpec<StatusConditions>, reason: &str) -> Option<InvalidClass> {
     let name = NodeClassName::new(object.metadata.name.as_deref()?).ok()?;
+    let conditions = object.status.as_ref().and_then(|status| status.conditions.as_deref());
+    invalid(&object.metadata, name, read_conditions(conditions), reason)
+}
+
+/// A NodeOverlay that cannot be used for this reason; likewise.
+#[must_use]
+pub fn invalid_overlay(object: &WithoutSpec<StatusConditions>, reason: &str) -> Option<InvalidOverlay> {
+    let name = ObjectName::new(object.metadata.name.as_deref()?).ok()?;
     let conditions = object.status.as_ref().and_then(|status| status.conditions.as_deref());
     invalid(&object.metadata, name, read_conditions(conditions), reason)
 }

@@ -1,6 +1,7 @@
 //! Conversion of NodeOverlays.
 
 use crate::convert::common;
+use crate::convert::karpenter::conditions::read_conditions;
 use crate::convert::violations::Violations;
 use crate::field_path::Path;
 use crate::types::karpenter::RequirementEntry;
@@ -36,7 +37,10 @@ pub fn node_overlay(object: &NodeOverlay) -> Result<Overlay, Violations> {
     }
     let built = name.zip(uid);
     let price = fixed.or(adjustment);
-    found.finish(built.map(|(name, uid)| Overlay { name, uid, weight, requirements, price, capacity }))
+    let generation = object.metadata.generation.unwrap_or_default();
+    let conditions = read_conditions(object.status.as_ref().and_then(|status| status.conditions.as_deref()));
+    let overlay = |(name, uid)| Overlay { name, uid, generation, weight, requirements, price, capacity, conditions };
+    found.finish(built.map(overlay))
 }
 
 fn entry(wire: &OverlayRequirement) -> RequirementEntry {

@@ -1,7 +1,7 @@
-//! The status of NodePools and AKSNodeClasses, as far as it is ours, and objects that cannot be used.
+//! The status of NodePools, AKSNodeClasses and NodeOverlays, as far as it is ours, and objects that cannot be used.
 
 use crate::model::amounts::resources::Resources;
-use crate::model::names::{NodeClassName, NodePoolName, Uid};
+use crate::model::names::{NodeClassName, NodePoolName, ObjectName, Uid};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -186,6 +186,8 @@ impl<N, S> InvalidObject<N, S> {
 pub type InvalidPool = InvalidObject<NodePoolName, PoolStatus, PoolDeletion>;
 /// An AKSNodeClass that cannot be used.
 pub type InvalidClass = InvalidObject<NodeClassName, Conditions>;
+/// A NodeOverlay that cannot be used.
+pub type InvalidOverlay = InvalidObject<ObjectName, Conditions>;
 
 #[cfg(test)]
 mod tests {

@@ -150,6 +150,7 @@ impl ObjectTable {
             Delta::Class(class) => Delta::ClassGone(class.name.clone()),
             Delta::InvalidClass(class) => Delta::ClassGone(class.name.clone()),
             Delta::Overlay(overlay) => Delta::OverlayGone(overlay.name.clone()),
+            Delta::InvalidOverlay(overlay) => Delta::OverlayGone(overlay.name.clone()),
             Delta::DaemonSet(key, _) => Delta::DaemonSetGone(key.clone()),
             Delta::DisruptionBudget(budget) => Delta::DisruptionBudgetGone(budget.key.clone()),
             Delta::Sweep(sweep) => Delta::SweepGone(sweep.name.clone()),

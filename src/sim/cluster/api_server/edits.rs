@@ -4,7 +4,6 @@ use crate::cluster::pods::{PodOrigin, PodRuntime};
 use crate::cluster::{BrokenKubelets, Cluster, Delta};
 use crate::workload::{PodBudget, PodTemplate, Workload};
 use jiff::Timestamp;
-use napkeeper_core::catalog::overlay::Overlay;
 use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent};
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
@@ -17,13 +16,6 @@ use napkeeper_core::model::settings::Pause;
 use std::sync::Arc;
 
 impl Cluster {
-    /// Adds or replaces a NodeOverlay.
-    pub fn apply_overlay(&mut self, overlay: Overlay) {
-        let overlay = Arc::new(overlay);
-        self.store.put_overlay(overlay.name.clone(), Arc::clone(&overlay));
-        self.deltas.push(Delta::Overlay(overlay));
-    }
-
     /// Adds or replaces an OrphanSweep. The controller does not see a version that it cannot read.
     pub fn apply_sweep(&mut self, sweep: Sweep) {
         let sweep = Arc::new(sweep);

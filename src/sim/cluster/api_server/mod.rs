@@ -70,6 +70,7 @@ impl Cluster {
             ClusterWrite::DisownClaim(claim) => self.disown_claim(claim)?,
             ClusterWrite::ReportPool(report) => self.report_pool(report)?,
             ClusterWrite::ReportClass(report) => self.report_class(report)?,
+            ClusterWrite::ReportOverlay(report) => self.report_overlay(report)?,
             ClusterWrite::RecordRemovals(change) => {
                 let known = self.removals.remove(&change.shard).unwrap_or_default();
                 self.removals.insert(change.shard, with_removals(known, change.removals.iter().cloned()));

@@ -1,9 +1,10 @@
-//! The statuses of NodePools and AKSNodeClasses, and the generations that they are about.
+//! The statuses of NodePools, AKSNodeClasses and NodeOverlays, and the generations that they are about.
 
 use crate::cluster::{Cluster, Delta};
+use napkeeper_core::catalog::overlay::Overlay;
 use napkeeper_core::model::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::model::errors::ClusterError;
-use napkeeper_core::plan::{ClassReport, PoolReport};
+use napkeeper_core::plan::{ClassReport, OverlayReport, PoolReport};
 use std::sync::Arc;
 
 impl Cluster {
@@ -27,6 +28,15 @@ impl Cluster {
         self.put_class(class);
     }
 
+    /// Adds or replaces a NodeOverlay; likewise.
+    pub fn apply_overlay(&mut self, mut overlay: Overlay) {
+        if let Some(known) = self.store.overlays().get(&overlay.name) {
+            (overlay.generation, overlay.conditions) = (known.generation, known.conditions.clone());
+            overlay.generation += i64::from(!overlay.has_spec_of(known));
+        }
+        self.put_overlay(overlay);
+    }
+
     pub(super) fn report_pool(&mut self, report: &PoolReport) -> Result<(), ClusterError> {
         let known = self.store.pools().get(&report.pool).ok_or(ClusterError::NotFound)?;
         if known.uid != report.uid || !report.status.conditions.may_be_about(Some(known.generation)) {
@@ -43,6 +53,21 @@ impl Cluster {
         }
         self.put_class(NodeClass { conditions: report.conditions.clone(), ..NodeClass::clone(known) });
         Ok(())
+    }
+
+    pub(super) fn report_overlay(&mut self, report: &OverlayReport) -> Result<(), ClusterError> {
+        let known = self.store.overlays().get(&report.overlay).ok_or(ClusterError::NotFound)?;
+        if known.uid != report.uid || !report.conditions.may_be_about(Some(known.generation)) {
+            return Err(ClusterError::Conflict);
+        }
+        self.put_overlay(Overlay { conditions: report.conditions.clone(), ..Overlay::clone(known) });
+        Ok(())
+    }
+
+    fn put_overlay(&mut self, overlay: Overlay) {
+        let overlay = Arc::new(overlay);
+        self.store.put_overlay(overlay.name.clone(), Arc::clone(&overlay));
+        self.deltas.push(Delta::Overlay(overlay));
     }
 
     pub(super) fn put_pool(&mut self, pool: NodePool) {

@@ -83,6 +83,8 @@ fn run_with_changing_prices(setup: WorldSetup, hours: i64, with_records: bool) -
             requirements,
             price: Some(PriceAdjustment::parse_adjustment("-70%").unwrap()),
             capacity: BTreeMap::new(),
+            generation: 1,
+            conditions: Default::default(),
         });
         let until = end.min(world.now() + SignedDuration::from_mins(40));
         advance(&mut world, until, with_records);

@@ -281,6 +281,8 @@ fn an_overlay_changes_launches_and_an_ignored_one_is_reported() {
         },
         price: Some(napkeeper_core::catalog::overlay::PriceAdjustment::parse_adjustment(change).unwrap()),
         capacity: BTreeMap::new(),
+        generation: 1,
+        conditions: Default::default(),
     };
     let versions = |world: &World| {
         let nodes = world.cluster().state().nodes();
@@ -299,6 +301,12 @@ fn an_overlay_changes_launches_and_an_ignored_one_is_reported() {
         count_logged(&world, EventKind::Kept, "again", "NodeOverlay old has the same weight and also sets price"),
         1
     );
+    let ready = |name: &str| {
+        let overlay = world.cluster().state().overlays().get(&ObjectName::new(name).unwrap()).unwrap();
+        let ready = overlay.conditions.get(napkeeper_core::model::cluster::status::ConditionType::Ready).unwrap();
+        (ready.holds, ready.reason.to_string(), overlay.conditions.observed_generation)
+    };
+    assert_eq!((ready("old"), ready("again")), ((true, "Ready".into(), Some(1)), (false, "Conflict".into(), Some(1))));
 }
 
 /// Nodes by their capacity type.

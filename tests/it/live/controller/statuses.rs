@@ -1,4 +1,4 @@
-//! What kubectl and GitOps tools read in the status of NodePools, AKSNodeClasses and NodeClaims.
+//! What kubectl and GitOps tools read in the status of NodePools, AKSNodeClasses, NodeClaims and NodeOverlays.
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
@@ -29,6 +29,7 @@ async fn kubectl_waits_for_pools_and_classes_and_shows_their_nodes() -> Result<(
     pool_columns(&env).await?;
     claim_columns(&env).await?;
     claims_say_what_is_seen_of_their_nodes(&env).await?;
+    overlays_say_whether_they_apply(&env).await?;
     scale_subresource(&env).await?;
     only_our_manager(&env).await?;
 
@@ -83,6 +84,25 @@ async fn claims_say_what_is_seen_of_their_nodes(env: &Environment) -> Result<()>
     Ok(())
 }
 
+/// Two of one weight that set the same thing, which changes nothing.
+async fn overlays_say_whether_they_apply(env: &Environment) -> Result<()> {
+    for name in ["first", "second"] {
+        env.plane.apply(&OVERLAY.replace("NAME", name)).await?;
+    }
+    for (name, status) in [("first", "false"), ("second", "true")] {
+        let (wait, name) = (format!("--for=condition=Ready={status}"), format!("nodeoverlay/{name}"));
+        env.plane.kubectl(&["wait", &wait, &name, "--timeout=120s"]).await?;
+    }
+    let overlays = objects(env, "karpenter.sh", "v1alpha1", "NodeOverlay").await?;
+    let first = overlays.iter().find(|overlay| overlay.metadata.name.as_deref() == Some("first"));
+    let ready = condition(first.context("the NodeOverlay")?, "Ready");
+    ensure!(
+        ready["reason"] == "Conflict" && ready["message"].as_str().is_some_and(|m| m.contains("second")),
+        "{ready}"
+    );
+    Ok(())
+}
+
 /// What `kubectl scale` reads: the API server serves it only for NodePools with `replicas`.
 async fn scale_subresource(env: &Environment) -> Result<()> {
     env.plane.apply(FIXED_POOL).await?;
@@ -99,6 +119,7 @@ async fn only_our_manager(env: &Environment) -> Result<()> {
     for (group, version, kind, manager) in [
         ("karpenter.sh", "v1", "NodePool", "napkeeper-pools"),
         ("karpenter.azure.com", "v1beta1", "AKSNodeClass", "napkeeper-classes"),
+        ("karpenter.sh", "v1alpha1", "NodeOverlay", "napkeeper-overlays"),
     ] {
         for object in objects(env, group, version, kind).await? {
             let fields = object.metadata.managed_fields.unwrap_or_default();
@@ -168,6 +189,13 @@ spec:
       requirements:
       - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
       - {key: node.kubernetes.io/instance-type, operator: In, values: [Standard_D2s_v5]}
+";
+
+const OVERLAY: &str = "\
+apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {name: NAME}
+spec: {requirements: [], priceAdjustment: '+0%'}
 ";
 
 const FOREIGN_POOL: &str = "\

@@ -26,6 +26,8 @@ fn overlay(name: &str, weight: i32, requirements: &[(&str, &[&str])], change: &s
         requirements: requirements_in(requirements),
         price,
         capacity: BTreeMap::new(),
+        generation: 1,
+        conditions: Default::default(),
     }
 }
 
