@@ -15,6 +15,8 @@ use jiff::{SignedDuration, Timestamp};
 
 /// How often a node is compared with what was launched, as in Karpenter.
 const CONSISTENCY_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
+/// How long the event of a pod that could not be written waits at most: consolidation goes by it.
+const EVENT_RETRY: SignedDuration = SignedDuration::from_mins(1);
 /// What a node must have of each resource that its pods request, in thousandths of what its size should have, as in Karpenter.
 const LEAST_PERMILLE: i128 = 900;
 
@@ -48,8 +50,13 @@ impl ClaimReconciler<'_> {
         }
         let observed =
             self.memory.observed.get_mut(name).filter(|_| report.last_pod_event != claim.status.last_pod_event);
-        let event_due = observed.as_ref().map(|observed| observed.event_written_at + WRITE_INTERVAL);
+        let written_at = observed.as_ref().map(|observed| observed.event_written_at);
+        let event_due = written_at.map(|at| at + WRITE_INTERVAL);
+        let event_retry = written_at.map(|at| at + EVENT_RETRY);
         let is_urgent = event_due.is_some_and(|due| due <= now);
+        if event_retry.is_some_and(|due| due <= now) {
+            self.memory.reports.forget(name);
+        }
         match self.memory.reports.begin(name, report.clone(), is_urgent, now) {
             Ok(()) => {
                 observed.into_iter().for_each(|observed| observed.event_written_at = now);
@@ -57,7 +64,10 @@ impl ClaimReconciler<'_> {
                 let update = ClaimUpdate::Report(Box::new(report));
                 self.plan.push(Command::UpdateClaim { claim: claim.reference(), update }, reason);
             }
-            Err(due) => self.plan.wake_at(event_due.filter(|event| *event > now).map_or(due, |event| event.min(due))),
+            Err(due) => {
+                let events = [event_due, event_retry].into_iter().flatten().filter(|event| *event > now);
+                self.plan.wake_at(events.fold(due, Timestamp::min));
+            }
         }
     }
 
@@ -74,9 +84,12 @@ impl ClaimReconciler<'_> {
         if observed.pods != pods {
             (observed.pods, observed.changed_at) = (pods, Some(now));
         }
-        // Nothing is decided for this alone. The clock may have been set back since.
+        let state = consistent_state(claim, node);
+        // The clock may have been set back since.
         if !(SignedDuration::ZERO..CONSISTENCY_INTERVAL).contains(&now.duration_since(observed.compared_at)) {
-            (observed.compared_at, observed.consistent_state) = (now, consistent_state(claim, node));
+            (observed.compared_at, observed.consistent_state) = (now, state);
+        } else if observed.consistent_state != state {
+            self.plan.wake_at(observed.compared_at + CONSISTENCY_INTERVAL);
         }
         let last_pod_event = observed.changed_at.or(claim.status.last_pod_event);
         let consistent_state = observed.consistent_state.clone();

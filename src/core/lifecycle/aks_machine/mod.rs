@@ -57,7 +57,9 @@ enum State {
 impl AksMachineLaunchScript {
     /// The script of a launch command, as the Machine of this id.
     #[must_use]
-    pub fn new(launch: Launch, sizes: ClassInstanceTypes, id: ArmId) -> Self {
+    pub fn new(mut launch: Launch, sizes: ClassInstanceTypes, id: ArmId) -> Self {
+        // AKS chooses it, also where nodes are configured otherwise now.
+        launch.image = None;
         let retry_budget = RetryBudget::new(MAX_DURATION, RETRY_AFTER, launch.claim.uid.clone());
         let (progress, state, report) = (LaunchProgress::new(launch, sizes), State::Start, CommandReport::default());
         Self { progress, id, state, attempts: 0, error: None, retry_budget, report }

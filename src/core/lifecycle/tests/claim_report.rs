@@ -194,6 +194,30 @@ fn a_write_without_effect_is_repeated_less_often_each_time() {
     assert_eq!(times, [0, 10, 30, 70, 150]);
 }
 
+/// Consolidation goes by the event, so that it must not be missing for long after writes work again.
+#[test]
+fn an_event_that_could_not_be_written_is_tried_again_each_minute() {
+    let mut world = World::new(pool_after(Some(HOUR)));
+    world.step(0);
+    world.new_pod("a");
+    let tries: Vec<i64> = (100..1_000).filter(|second| world.decide(*second).0.is_some()).collect();
+    let longest = tries.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    assert!((30..=60).contains(&longest) && tries.len() < 60, "{tries:?}");
+    // Nothing else is needed for it to be tried.
+    let mut world = World::new(pool_after(Some(HOUR)));
+    world.step(0);
+    world.new_pod("a");
+    let mut now = 100;
+    for _ in 0..20 {
+        // The end of a write wakes.
+        while world.decide(now).0.is_some() {}
+        let (_, next) = world.decide(now);
+        let wait = next.map(|next| next.duration_since(at(now)).as_secs()).unwrap();
+        assert!((1..=60).contains(&wait), "{wait} s at {now}");
+        now += wait;
+    }
+}
+
 #[test]
 fn nothing_is_written_beside_a_report_that_runs_nor_before_the_node_is_initialized() {
     let mut world = World::new(pool("general"));
@@ -233,6 +257,23 @@ fn a_node_with_less_than_nine_tenths_of_what_was_requested_is_not_what_was_launc
                    found 12Gi (75.0% of expected); expected 8 of resource nvidia.com/gpu, but found 0 (0.0% of expected)";
     assert_eq!(found, StatusCondition::failing("ConsistencyCheckFailed", message));
     assert_eq!(consistent(4000, 16 << 30, 8, 1200), holding);
+}
+
+#[test]
+fn a_node_that_has_lost_something_is_compared_though_nothing_else_happens() {
+    let mut world = World::new(pool("general"));
+    world.change(|claim| {
+        claim.spec.requests.set_extended("nvidia.com/gpu", 1);
+        claim.status.capacity.set_extended("nvidia.com/gpu", 8);
+    });
+    world.node.capacity.set_extended("nvidia.com/gpu", 8);
+    world.snapshot.put_node(world.node.clone());
+    world.step(0);
+    assert!(!world.step(100));
+    world.node.capacity.set_extended("nvidia.com/gpu", 0);
+    world.snapshot.put_node(world.node.clone());
+    assert_eq!(world.decide(200), (None, Some(at(600))));
+    assert!(!world.decide(600).0.unwrap().consistent_state.holds);
 }
 
 #[test]

@@ -34,6 +34,11 @@ impl<N: Ord + Clone, S: PartialEq> WriteTimes<N, S> {
         self.0.retain(|name, _| exists(name));
     }
 
+    /// The next write of this object does not wait.
+    pub(crate) fn forget(&mut self, name: &N) {
+        self.0.remove(name);
+    }
+
     /// The status of the object is as it is to be. Only if it stays so for as long as the next write would wait is it not
     /// somebody else's too.
     pub(crate) fn settled(&mut self, name: &N, now: Timestamp) {
