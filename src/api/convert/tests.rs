@@ -403,6 +403,7 @@ fn full_claim() -> Claim {
             launched: Some(at),
             billed: Some(at),
             registered: Some(at),
+            image: Some(Arc::from("/CommunityGalleries/nodes-1/images/ubuntu/versions/1.0.0")),
             capacity: requests,
             last_pod_event: Some(at),
             consolidatable: true,

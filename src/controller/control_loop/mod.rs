@@ -254,6 +254,7 @@ impl ControlLoop {
         for planned in &started {
             self.reporter.command_started(planned, self.controller.snapshot());
         }
+        self.reporter.report_kept_nodes(self.controller.snapshot(), self.context.clock.now());
     }
 
     /// Has the check of writes know why nothing may be launched.

@@ -29,6 +29,7 @@ impl ControlLoop {
         self.failed_watches.clear();
         self.expectations = Expectations::default();
         self.controller.restart(Snapshot::default());
+        self.reporter.commands_forgotten();
         self.decisions.abort_all();
         self.decisions = JoinSet::new();
         let mut effects = std::mem::take(&mut self.effects);

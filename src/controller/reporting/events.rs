@@ -232,7 +232,6 @@ mod tests {
     use super::super::blocked::BlockedReporter;
     use super::super::fixtures::{at, claim, cluster, node, offering, planned, pod};
     use super::*;
-    use napkeeper_core::disruption::ReplacementLoops;
     use napkeeper_core::model::cluster::claim::TerminationCondition;
     use napkeeper_core::model::cluster::status::StatusCondition;
     use napkeeper_core::model::cluster::volume::Attachment;
@@ -374,8 +373,7 @@ mod tests {
         };
         found.extend(told(of_blocked_drain(&node(&claim("general-a")).name, &drain, &snapshot)));
         let kept = kept();
-        let loops = ReplacementLoops::of(&kept, at(100));
-        found.extend(told(BlockedReporter::default().news(&kept, &loops, at(100))));
+        found.extend(told(BlockedReporter::default().news(&kept, at(100))));
         let found: BTreeSet<(&str, &str)> = found.iter().map(|(reason, kind, _)| (*reason, *kind)).collect();
 
         let table = DOCS.split_once("| reason | on | when |").unwrap().1.split_once("\n\n").unwrap().0;
@@ -445,31 +443,87 @@ mod tests {
         assert_eq!(of_effect(&update("general-b", failure(STANDALONE)), &snapshot), None, "its condition tells it");
     }
 
+    /// What a reporter tells of a cluster so much later: the kind of the object, and the text.
+    fn kept_by(reporter: &mut BlockedReporter, snapshot: &Snapshot, seconds: u64) -> Vec<(&'static str, String)> {
+        reporter.pass(std::time::Duration::from_secs(seconds));
+        told(reporter.news(snapshot, at(100))).into_iter().map(|(_, kind, text)| (kind, text)).collect()
+    }
+
+    /// The same cluster, whose node that has drifted is or is not ready and kept by its annotation.
+    fn with_node(snapshot: &Snapshot, ready: bool, do_not_disrupt: bool) -> Snapshot {
+        let mut changed = snapshot.clone();
+        changed.put_node(Node { ready, do_not_disrupt, ..node(&claim("general-a")) });
+        changed
+    }
+
     #[test]
     fn what_keeps_a_node_is_told_once_and_again_when_it_changes() {
-        let mut reporter = BlockedReporter::default();
-        let snapshot = kept();
-        let loops = ReplacementLoops::of(&snapshot, at(100));
-        let mut news = |snapshot: &Snapshot, seconds: u64| {
-            reporter.pass(std::time::Duration::from_secs(seconds));
-            told(reporter.news(snapshot, &loops, at(100)))
-                .into_iter()
-                .map(|(_, kind, text)| (kind, text))
-                .collect::<Vec<_>>()
-        };
-        let first = news(&snapshot, 0);
-        let text = "Cannot disrupt Node: the node has the annotation karpenter.sh/do-not-disrupt".to_owned();
-        assert_eq!(first[0], ("NodeClaim", text));
-        assert_eq!(first[1].0, "NodePool", "its budget allows none: {first:?}");
+        let (mut reporter, snapshot) = (BlockedReporter::default(), kept());
+        let mut news = |snapshot: &Snapshot, seconds| kept_by(&mut reporter, snapshot, seconds);
+        let annotated =
+            || ("NodeClaim", "Cannot disrupt Node: the node has the annotation karpenter.sh/do-not-disrupt".to_owned());
+        let budget = "No allowed disruptions for disruption reason Drifted due to blocking budget".to_owned();
+        assert_eq!(news(&snapshot, 0), [("NodePool", budget), annotated()]);
         assert_eq!(news(&snapshot, 300), []);
-        let mut other = snapshot.clone();
-        let mut not_ready = node(&claim("general-a"));
-        not_ready.ready = false;
-        other.put_node(not_ready);
+        let other = with_node(&snapshot, false, false);
         assert_eq!(news(&other, 5), [], "it is looked for every ten seconds");
         let not_ready = ("NodeClaim", "Cannot disrupt Node: the node is not ready".to_owned());
         assert_eq!(news(&other, 20), [not_ready], "more than two minutes later");
         assert_eq!(news(&snapshot, 20), [], "not so soon again");
-        assert_eq!(news(&snapshot, 120).len(), 1, "the budget is as it was");
+        assert_eq!(news(&snapshot, 120), [annotated()], "the budget is as it was");
+        let free = with_node(&snapshot, true, false);
+        assert_eq!(news(&free, 20), []);
+        assert_eq!(news(&snapshot, 20), [], "not so soon again, though nothing kept it for a while");
+        assert_eq!(news(&other, 20), [], "nor if it is something else");
+        assert_eq!(news(&free, 120), []);
+        assert_eq!(news(&snapshot, 20), [annotated()]);
+    }
+
+    #[test]
+    fn a_pause_is_told_once_for_a_nodepool() {
+        let (mut reporter, mut snapshot) = (BlockedReporter::default(), kept());
+        snapshot = with_node(&snapshot, true, false);
+        snapshot.pause = napkeeper_core::model::settings::Pause::read([("disrupt", Some("true"))]).0;
+        let text = "No allowed disruptions for disruption reason Drifted due to pause: disrupt".to_owned();
+        assert_eq!(kept_by(&mut reporter, &snapshot, 0), [("NodePool", text)]);
+        snapshot.pause = Default::default();
+        assert_eq!(kept_by(&mut reporter, &snapshot, 20), [], "not so soon again");
+        assert_eq!(kept_by(&mut reporter, &snapshot, 120).len(), 1, "the budget");
+    }
+
+    /// So many NodeClaims more that have drifted, whose nodes are kept or not.
+    fn with_drifted(mut snapshot: Snapshot, names: impl Iterator<Item = usize>, kept: bool) -> Snapshot {
+        for name in names {
+            let mut drifted = claim(&format!("z-{name:03}"));
+            drifted.status.drifted = claim_of(&snapshot, "general-a").status.drifted.clone();
+            snapshot.put_node(Node { do_not_disrupt: kept, ..node(&drifted) });
+            snapshot.put_claim(drifted);
+        }
+        snapshot
+    }
+
+    fn claim_of<'s>(snapshot: &'s Snapshot, name: &str) -> &'s Claim {
+        snapshot.claims().get(&claim(name).name).unwrap()
+    }
+
+    #[test]
+    fn what_keeps_many_nodes_is_told_of_a_few_at_a_time() {
+        let (mut reporter, snapshot) = (BlockedReporter::default(), with_drifted(kept(), 0..50, true));
+        let mut found: Vec<usize> = Vec::new();
+        for _ in 0..5 {
+            found.push(kept_by(&mut reporter, &snapshot, 10).len());
+        }
+        assert_eq!(found, [20, 20, 12, 0, 0], "51 NodeClaims and their NodePool");
+    }
+
+    #[test]
+    fn of_many_nodes_only_some_are_examined_at_a_time() {
+        let free = with_drifted(with_node(&kept(), true, false), 0..249, false);
+        let (mut reporter, snapshot) = (BlockedReporter::default(), with_drifted(free, 249..250, true));
+        let mut found: Vec<usize> = Vec::new();
+        for _ in 0..6 {
+            found.push(kept_by(&mut reporter, &snapshot, 10).len());
+        }
+        assert_eq!(found, [1, 0, 1, 0, 0, 0], "the NodePool, and the last of 251 NodeClaims");
     }
 }

@@ -197,8 +197,6 @@ impl Reporter {
         self.pools.report(memory, snapshot, &self.events, now);
         self.report_blocked_drains(&memory.lifecycle.blocked_drains, snapshot, &mut problems);
         self.karpenter.iter_mut().for_each(|metrics| metrics.observe(snapshot, memory));
-        let blocked = self.blocked.news(snapshot, &memory.status.loops, now);
-        blocked.into_iter().for_each(|event| event.publish(&self.events));
         self.repairs.report(&memory.lifecycle.blocked_repairs, snapshot, &self.events);
         self.report_unschedulable(unplaced, snapshot, &mut problems);
         self.missing_nodes.set(count(memory.static_capacity.shortages.iter().map(|short| short.missing).sum()));
@@ -223,6 +221,16 @@ impl Reporter {
             problems.insert(key);
         }
         self.reported = problems;
+    }
+
+    /// Reports what keeps nodes that have drifted, after all else: the queue of events may be full.
+    pub(super) fn report_kept_nodes(&mut self, snapshot: &Snapshot, now: Timestamp) {
+        self.blocked.news(snapshot, now).into_iter().for_each(|event| event.publish(&self.events));
+    }
+
+    /// The commands that were running are forgotten: none of them will end.
+    pub(super) fn commands_forgotten(&mut self) {
+        self.karpenter.iter_mut().for_each(KarpenterMetrics::forget_commands);
     }
 
     /// Reports unschedulable pods, each group by one of them, and NodePools of which no instance type can be launched.

@@ -103,6 +103,9 @@ pub(super) fn outdated_candidates<'a>(
     causes: &BTreeMap<ClaimName, ReplacementCause>,
     now: Timestamp,
 ) -> Vec<Candidate<'a>> {
+    if causes.is_empty() {
+        return Vec::new();
+    }
     let launches = BTreeMap::new();
     let filter = CandidateFilter::new(snapshot, provision, &launches, now);
     let candidate = |(name, cause): (&ClaimName, &ReplacementCause)| {

@@ -80,7 +80,7 @@ impl DisruptionMemory {
         self.moves.irreplaceable()
     }
 
-    /// How many nodes could be disrupted for each reason, whatever budgets allow, by the last pass: for metrics.
+    /// How many nodes could be disrupted for each reason if budgets allowed it, by the last pass: for metrics.
     #[must_use]
     pub fn eligible(&self) -> &BTreeMap<DisruptionReason, usize> {
         &self.moves.eligible
@@ -166,12 +166,10 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     let movable = candidates.iter().filter(|c| !memory.moves.holds(c.claim));
     let (mut empty_nodes, mut used): (Vec<_>, Vec<_>) =
         movable.partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
-    let is_paused =
-        |c: &Candidate<'_>, reason| snapshot.pause.blocks_disruption(&DisruptionScope::new(&c.pool.name, reason), now);
-    memory.moves.eligible = eligible(&empty_nodes, &used, now);
     // No other node is kept because the pods of one that is not disrupted could take its place.
-    empty_nodes.retain(|c| !is_paused(c, DisruptionReason::Empty));
-    used.retain(|c| !is_paused(c, DisruptionReason::Underutilized));
+    empty_nodes.retain(|c| !is_paused(snapshot, c, DisruptionReason::Empty, now));
+    used.retain(|c| !is_paused(snapshot, c, DisruptionReason::Underutilized, now));
+    memory.moves.eligible = eligible(&empty_nodes, &used, now);
     // Where a budget does not allow all of them, the most expensive go first.
     empty_nodes.sort_by_key(|c| (Reverse(c.price), c.claim.name.clone()));
     delete_empty(&empty_nodes, memory, &mut budgets, plan);
@@ -198,6 +196,11 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
         memory.next_validation = memory.next_validation.into_iter().chain(memory.moves.next_deletable_at(now)).min();
     }
     memory.offerings = cache.take();
+}
+
+/// The pause switch holds the disruption of a node for this reason back.
+fn is_paused(snapshot: &Snapshot, candidate: &Candidate<'_>, reason: DisruptionReason, now: Timestamp) -> bool {
+    snapshot.pause.blocks_disruption(&DisruptionScope::new(&candidate.pool.name, reason), now)
 }
 
 /// How many of these nodes, empty ones and those with pods, could be consolidated now.
@@ -238,7 +241,8 @@ fn replace_all_outdated(
     ];
     let outdated = causes.map(|(reason, causes)| {
         let candidates = outdated_candidates(snapshot, search.provision, &causes, now);
-        memory.eligible.insert(reason, candidates.len());
+        let free = candidates.iter().filter(|candidate| !is_paused(snapshot, candidate, reason, now)).count();
+        memory.eligible.insert(reason, free);
         (reason, causes, candidates)
     });
     outdated.into_iter().filter(|(_, causes, _)| !causes.is_empty()).any(|(reason, causes, candidates)| {

@@ -200,8 +200,15 @@ fn nodes_that_could_be_disrupted_are_counted_by_reason_whatever_budgets_allow() 
     only_empty.disruption.policy = ConsolidationPolicy::WhenEmpty;
     snapshot.put_pool(only_empty.name.clone(), only_empty);
     assert_eq!(count(&snapshot, 100), [2, 0, 0]);
-    snapshot.pause = Pause::read([("disrupt", Some("true"))]).0;
-    assert_eq!(count(&snapshot, 200), [0, 0, 0], "nothing is looked for");
+    snapshot.put_pool(closed.name.clone(), closed);
+    for (seconds, key, left) in [
+        (200, "disrupt.reason.Empty", [0, 1, 0]),
+        (300, "disrupt.reason.Underutilized", [2, 0, 0]),
+        (400, "disrupt", [0, 0, 0]),
+    ] {
+        snapshot.pause = Pause::read([(key, Some("true"))]).0;
+        assert_eq!(count(&snapshot, seconds), left, "{key}");
+    }
 }
 
 #[test]

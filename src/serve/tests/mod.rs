@@ -8,10 +8,14 @@ use crate::{
 };
 use axum::Router;
 use axum::routing::get;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -175,6 +179,42 @@ async fn metrics_are_served() {
     );
     let text = reqwest::get(url).await.unwrap().text().await.unwrap();
     assert!(text.contains("napkeeper_tls_certificate_expiry_timestamp_seconds 0"), "{text}");
+}
+
+/// Takes a while for another scrape to come, and knows how many are encoding it.
+#[derive(Debug, Default)]
+struct Slow {
+    encoding: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Collector for Slow {
+    fn encode(&self, _: DescriptorEncoder<'_>) -> std::fmt::Result {
+        self.most.fetch_max(self.encoding.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        let begun = Instant::now();
+        while self.encoding.load(Ordering::SeqCst) == 1 && begun.elapsed() < Duration::from_millis(50) {
+            std::thread::yield_now();
+        }
+        self.encoding.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn one_scrape_is_answered_at_a_time() {
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let (lifecycle, mut registry, slow) = (Lifecycle::new(LONG), metrics::registry(), Arc::new(Slow::default()));
+    registry.register_collector(Box::new(Arc::clone(&slow)));
+    let listener = bind(LOOPBACK).unwrap();
+    let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+    tokio::spawn(
+        async move { serve_plain(&lifecycle, listener, metrics::router(vec![registry]), Limits::default()).await },
+    );
+    let scrapes: Vec<_> = (0..4).map(|_| tokio::spawn(reqwest::get(url.clone()))).collect();
+    for scrape in scrapes {
+        assert_eq!(scrape.await.unwrap().unwrap().status(), 200);
+    }
+    assert_eq!(slow.most.load(Ordering::SeqCst), 1);
 }
 
 /// A certificate for `localhost`, identified by its serial number, written to files.

@@ -3,9 +3,12 @@
 use super::commands::pool_text;
 use super::{Counters, Histograms, Label, Registered};
 use napkeeper_core::catalog::OfferingKey;
+use napkeeper_core::model::azure::cloud::Tags;
 use napkeeper_core::model::errors::{CloudErrorCode, EffectError};
 use napkeeper_core::model::labels;
-use napkeeper_core::plan::{ClaimUpdate, CloudRequest, ClusterWrite, Command, CommandReport, Effect, Launch, VmSpec};
+use napkeeper_core::plan::{
+    AksMachineRequest, ClaimUpdate, CloudRequest, ClusterWrite, Command, CommandReport, Effect, Launch,
+};
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,8 +43,16 @@ pub(super) struct AzureMetrics {
     durations: Histograms,
     vms_begun: Counters,
     vms_failed: Counters,
-    /// When the commands began that ask Azure.
-    began: BTreeMap<CommandKey, Instant>,
+    /// The commands that ask Azure.
+    running: BTreeMap<CommandKey, Running>,
+}
+
+/// A command that asks Azure.
+#[derive(Debug)]
+struct Running {
+    since: Instant,
+    /// Karpenter's word for the error, once its launch has failed for good.
+    failed: Option<&'static str>,
 }
 
 impl AzureMetrics {
@@ -52,32 +63,43 @@ impl AzureMetrics {
                 .durations("cloudprovider_duration_seconds", "Duration of launches, deletions and listings"),
             vms_begun: registered.counters("instance_vm_create_start", "VMs requested"),
             vms_failed: registered.counters("instance_vm_create_failure", "VMs that Azure refused or did not create"),
-            began: BTreeMap::new(),
+            running: BTreeMap::new(),
         }
     }
 
-    /// What this replica knew as a leader is not so any more.
+    /// The commands that were running are forgotten: none of them will end.
     pub(super) fn clear(&mut self) {
-        self.began.clear();
+        self.running.clear();
     }
 
     /// A command has started.
     pub(super) fn command_started(&mut self, command: &Command) {
         if method(command).is_some() {
-            self.began.insert(command.key(), Instant::now());
+            self.running.insert(command.key(), Running { since: Instant::now(), failed: None });
         }
     }
 
     /// An effect is about to be performed.
-    pub(super) fn effect_started(&self, effect: &Effect, snapshot: &Snapshot) {
+    pub(super) fn effect_started(&mut self, effect: &Effect, snapshot: &Snapshot) {
         match effect {
-            Effect::Cloud(CloudRequest::PutVm(vm)) => drop(self.vms_begun.get_or_create(&of_vm(vm, snapshot)).inc()),
-            Effect::Cluster(ClusterWrite::UpdateClaim(_, ClaimUpdate::LaunchFailed(failure))) => {
-                let error = if is_capacity(&failure.code) { "InsufficientCapacityError" } else { "" };
-                self.count_error("Create", error);
+            Effect::Cloud(CloudRequest::PutVm(vm)) => self.vm_requested(&vm.offering, &vm.tags, snapshot),
+            Effect::Cloud(CloudRequest::AksMachine(AksMachineRequest::Put(machine))) => {
+                self.vm_requested(&machine.offering, &machine.tags, snapshot);
+            }
+            Effect::Cluster(ClusterWrite::UpdateClaim(claim, ClaimUpdate::LaunchFailed(failure))) => {
+                // It may have to be written again, and one that nobody launches is refused without asking Azure.
+                if let Some(running) = self.running.get_mut(&CommandKey::Claim(claim.name.clone())) {
+                    let error = if is_capacity(&failure.code) { "InsufficientCapacityError" } else { "" };
+                    running.failed = Some(error);
+                }
             }
             _ => {}
         }
+    }
+
+    fn vm_requested(&self, offering: &OfferingKey, tags: &Tags, snapshot: &Snapshot) {
+        let pool = tags.get(labels::TAG_KARPENTER_NODEPOOL).cloned().unwrap_or_default();
+        self.vms_begun.get_or_create(&of_offering(offering, pool, snapshot)).inc();
     }
 
     /// A command has ended: how long it took, if it asked Azure.
@@ -87,32 +109,32 @@ impl AzureMetrics {
         report: &CommandReport,
         snapshot: &Snapshot,
     ) -> Option<Duration> {
-        match command {
-            Command::Launch(launch) => self.launch_ended(launch, report, snapshot),
-            Command::Terminate(_) if matches!(report.error, Some(EffectError::Cloud(_))) => {
-                self.count_error("Delete", "");
-            }
-            _ => {}
-        }
         let (controller, name) = method(command)?;
-        let took = self.began.remove(&command.key())?.elapsed();
-        self.durations.get_or_create(&of_method(controller, name)).observe(took.as_secs_f64());
+        let Running { since, failed } = self.running.remove(&command.key())?;
+        if let Command::Launch(launch) = command {
+            self.count_refusals(launch, report, snapshot);
+        }
+        let (took, labels) = (since.elapsed(), of_method(controller, name));
+        self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+        let error = match (command, &report.error) {
+            (Command::Launch(_), None) => failed,
+            (Command::Launch(_) | Command::Terminate(_), Some(EffectError::Cloud(_))) => Some(""),
+            _ => None,
+        };
+        if let Some(error) = error {
+            self.errors.get_or_create(&labels.into_iter().chain([("error", Arc::from(error))]).collect()).inc();
+        }
         Some(took)
     }
 
     /// A launch has ended: counts the VMs that Azure refused on the way.
-    fn launch_ended(&self, launch: &Launch, report: &CommandReport, snapshot: &Snapshot) {
+    fn count_refusals(&self, launch: &Launch, report: &CommandReport, snapshot: &Snapshot) {
         for refusal in report.launch_refusals.iter().filter(|refusal| !refusal.applies_to_all_offerings) {
             let phase = if refusal.error.is_operation_result { "async" } else { "sync" };
             let more = [("phase", Arc::from(phase)), ("error_code", Arc::from(format!("{:?}", refusal.error.code)))];
             let labels = of_offering(&refusal.offering, pool_text(launch.pool.as_ref()), snapshot);
             self.vms_failed.get_or_create(&labels.into_iter().chain(more).collect()).inc();
         }
-    }
-
-    fn count_error(&self, name: &'static str, error: &'static str) {
-        let labels = of_method("nodeclaim.lifecycle", name).into_iter().chain([("error", Arc::from(error))]).collect();
-        self.errors.get_or_create(&labels).inc();
     }
 }
 
@@ -129,11 +151,6 @@ fn method(command: &Command) -> Option<(&'static str, &'static str)> {
 
 fn of_method(controller: &'static str, name: &'static str) -> Vec<Label> {
     [("controller", controller), ("method", name), ("provider", PROVIDER)].map(|(k, v)| (k, Arc::from(v))).into()
-}
-
-fn of_vm(vm: &VmSpec, snapshot: &Snapshot) -> Vec<Label> {
-    let pool = vm.tags.get(labels::TAG_KARPENTER_NODEPOOL).cloned().unwrap_or_default();
-    of_offering(&vm.offering, pool, snapshot)
 }
 
 fn of_offering(key: &OfferingKey, pool: Arc<str>, snapshot: &Snapshot) -> Vec<Label> {

@@ -70,7 +70,7 @@ impl ClusterState {
     }
 
     /// The Snapshot and its age; `None` where none is kept.
-    fn kept(&self) -> Option<(Snapshot, Duration)> {
+    pub(super) fn kept(&self) -> Option<(Snapshot, Duration)> {
         let kept = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
         kept.map(|(snapshot, since)| (snapshot, since.elapsed()))
     }

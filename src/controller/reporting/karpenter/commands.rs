@@ -98,9 +98,13 @@ impl CommandMetrics {
         self.nodes.clear();
         self.leaving.clear();
         self.drained.clear();
+        self.reasons.clear();
+    }
+
+    /// The commands that were running are forgotten: none of them will end.
+    pub(super) fn forget_running(&mut self) {
         self.asked.clear();
         self.given_up.clear();
-        self.reasons.clear();
     }
 
     /// Forgets NodeClaims that are gone.
@@ -220,7 +224,7 @@ impl CommandMetrics {
                 NodeSign::Condition { kind, .. } => snake_case(kind),
                 NodeSign::Taint(key) => Arc::clone(key),
             };
-            let more = [("condition", condition), ("image_id", snapshot.node_base.image.clone().unwrap_or_default())];
+            let more = [("condition", condition), ("image_id", claim.status.image.clone().unwrap_or_default())];
             self.claims_repaired.get_or_create(&of_claim.into_iter().chain(more).collect()).inc();
         }
         let Some(reason) = DisruptionReason::of_category(category) else { return };
@@ -329,14 +333,39 @@ fn reason_of(category: &'static str) -> &'static str {
     }
 }
 
-/// As Karpenter spells the types of conditions.
+/// As Karpenter spells the types of conditions (`pkg/utils/pretty/pretty.go`, `ToSnakeCase`): a word begins at a capital after a
+/// small letter or a digit, and at the last of several capitals if a small letter follows.
 fn snake_case(kind: &str) -> Arc<str> {
-    let mut text = String::new();
-    for (i, c) in kind.char_indices() {
-        if c.is_ascii_uppercase() && i > 0 {
+    let (mut text, mut before) = (String::new(), None);
+    let mut rest = kind.chars().peekable();
+    while let Some(c) = rest.next() {
+        let follows = before.is_some_and(|before: char| before.is_ascii_lowercase() || before.is_ascii_digit());
+        let begins = rest.peek().is_some_and(char::is_ascii_lowercase);
+        if c.is_ascii_uppercase() && before.is_some() && (follows || begins) {
             text.push('_');
         }
         text.push(c.to_ascii_lowercase());
+        before = Some(c);
     }
     Arc::from(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::snake_case;
+
+    #[test]
+    fn types_of_conditions_are_spelt_as_karpenter_does() {
+        for (kind, spelt) in [
+            ("Ready", "ready"),
+            ("VMEventScheduled", "vm_event_scheduled"),
+            ("PIDPressure", "pid_pressure"),
+            ("FilesystemCorruptionProblem", "filesystem_corruption_problem"),
+            ("GPU2Broken", "gpu2_broken"),
+            ("NVMe", "nv_me"),
+            ("DiskIO", "disk_io"),
+        ] {
+            assert_eq!(&*snake_case(kind), spelt);
+        }
+    }
 }

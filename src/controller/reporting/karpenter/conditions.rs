@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use napkeeper_core::model::cluster::claim::{Claim, ForcefulReason, TerminationCondition};
 use napkeeper_core::model::cluster::node::{ConditionStatus, Node};
 use napkeeper_core::model::cluster::pool::{DisruptionReason, NodePool};
-use napkeeper_core::model::cluster::status::{ConditionType, StatusCondition};
+use napkeeper_core::model::cluster::status::StatusCondition;
 use napkeeper_core::model::labels;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_serve::prometheus_client::collector::Collector;
@@ -135,6 +135,8 @@ fn conditions_of(claim: &Claim) -> Vec<Condition> {
         step("Billed", status.billed),
         status.drifted.as_ref().map(|drifted| ("Drifted", "True", Arc::clone(&drifted.reason))),
         disrupted.map(|reason| ("DisruptionReason", "True", Arc::from(reason))),
+        status.consolidatable.then(|| ("Consolidatable", "True", Arc::from("Consolidatable"))),
+        status.consistent_state.as_ref().map(|found| of_status("ConsistentStateFound", found)),
         termination("Drained", &ended.drained),
         termination("VolumesDetached", &ended.volumes_detached),
         termination("InstanceTerminating", &ended.instance_terminating),
@@ -154,8 +156,80 @@ fn conditions_of_node(node: &Node) -> Vec<Condition> {
 }
 
 fn conditions_of_pool(pool: &NodePool) -> Vec<Condition> {
-    let condition = |(kind, found): (&ConditionType, &StatusCondition)| {
-        (kind.as_str(), if found.holds { "True" } else { "False" }, Arc::clone(&found.reason))
-    };
-    pool.status.conditions.by_type.iter().map(condition).collect()
+    let conditions = &pool.status.conditions.by_type;
+    conditions.iter().map(|(kind, found)| of_status(kind.as_str(), found)).collect()
+}
+
+fn of_status(kind: &'static str, found: &StatusCondition) -> Condition {
+    (kind, if found.holds { "True" } else { "False" }, Arc::clone(&found.reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::fixtures::{at, claim};
+    use super::*;
+    use napkeeper_api::convert::{apply_claim_update, claim_object};
+    use napkeeper_core::model::amounts::resources::Resources;
+    use napkeeper_core::model::cluster::claim::{ClaimStatus, DriftedCondition, LaunchFailure, TerminationConditions};
+    use napkeeper_core::plan::ClaimUpdate;
+
+    /// Has every condition; a field that is new is missing here.
+    fn full() -> ClaimStatus {
+        let ended = |reason| Some(TerminationCondition::new(None, reason));
+        ClaimStatus {
+            launched: Some(at(1)),
+            billed: Some(at(2)),
+            launch_failed: None,
+            registered: Some(at(3)),
+            initialized: Some(at(4)),
+            drifted: Some(DriftedCondition {
+                since: at(5),
+                reason: Arc::from("NodePoolDrifted"),
+                message: Arc::from("labels"),
+            }),
+            disrupted: Some(DisruptionReason::Drifted),
+            forced: None,
+            provider_id: None,
+            node_name: None,
+            image: None,
+            capacity: Resources::default(),
+            allocatable: Resources::default(),
+            last_pod_event: None,
+            consolidatable: true,
+            consistent_state: Some(StatusCondition::failing("ConsistencyCheckFailed", "too little")),
+            termination: TerminationConditions {
+                drained: ended("Draining"),
+                volumes_detached: ended("AwaitingVolumeDetachment"),
+                instance_terminating: ended("InstanceTerminating"),
+            },
+        }
+    }
+
+    #[test]
+    fn the_conditions_of_a_nodeclaim_are_those_that_are_written() {
+        let refused = LaunchFailure { at: at(1), code: Arc::from("zonal_allocation_failed"), message: Arc::from("no") };
+        let failed = ClaimStatus { launch_failed: Some(refused.clone()), ..ClaimStatus::default() };
+        let joining = ClaimStatus { launched: Some(at(1)), registered: None, ..ClaimStatus::default() };
+        for (status, update) in [
+            (full(), ClaimUpdate::Initialized),
+            (failed, ClaimUpdate::LaunchFailed(refused)),
+            (joining, ClaimUpdate::NotDrifted),
+        ] {
+            let claim = Claim { status, ..claim("general-a") };
+            // This one writes Ready, too.
+            let written = apply_claim_update(&claim_object(&claim).unwrap(), &update, at(4));
+            let mut written: Vec<(String, String, String)> = written
+                .conditions
+                .into_iter()
+                .flatten()
+                .map(|one| (one.kind, one.status, one.reason.unwrap_or_default()))
+                .collect();
+            let found = conditions_of(&claim).into_iter();
+            let mut found: Vec<(String, String, String)> =
+                found.map(|(kind, status, reason)| (kind.to_owned(), status.to_owned(), reason.to_string())).collect();
+            written.sort();
+            found.sort();
+            assert_eq!(found, written);
+        }
+    }
 }

@@ -173,9 +173,15 @@ impl KarpenterMetrics {
         self.refreshed = None;
         self.known.clear();
         self.commands.clear();
-        self.azure.clear();
+        self.forget_commands();
         self.pods.clear();
         [&self.eligible_nodes, &self.waiting_pods, &self.unschedulable_pods].into_iter().for_each(Family::clear);
+    }
+
+    /// The commands that were running are forgotten: none of them will end.
+    pub(super) fn forget_commands(&mut self) {
+        self.commands.forget_running();
+        self.azure.clear();
     }
 
     /// Learns the state of the cluster, now and then.
@@ -193,7 +199,7 @@ impl KarpenterMetrics {
         let is_first = self.refreshed.replace(Instant::now()).is_none();
         self.count_changes(snapshot, is_first);
         self.commands.forget(snapshot);
-        self.pods.observe(snapshot);
+        self.pods.observe(snapshot, self.state.kept().map(|(before, _)| before).as_ref());
         self.state.set(Some(snapshot.clone()));
     }
 

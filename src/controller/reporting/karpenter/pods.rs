@@ -6,7 +6,7 @@ use super::{Histograms, Label};
 use jiff::Timestamp;
 use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
 use napkeeper_core::model::labels;
-use napkeeper_core::model::names::ObjectKey;
+use napkeeper_core::model::names::Uid;
 use napkeeper_core::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,8 +26,12 @@ pub(super) fn gauges(snapshot: &Snapshot, now: Timestamp) -> Vec<Gauge> {
     let waited = |pod: &Arc<Pod>| (name_labels(pod), now.duration_since(pod.created_at).as_secs_f64());
     let is_pending = |pod: &&Arc<Pod>| pod.phase == PodPhase::Pending;
     let is_unbound = |pod: &&Arc<Pod>| is_pending(pod) && pod.node.is_none();
+    // One for all pods, of which there are many.
+    let (yes, no) = (Arc::from("true"), Arc::from("false"));
+    let boolean = |value: bool| Arc::clone(if value { &yes } else { &no });
+    let states = pods().map(|pod| (state(snapshot, pod, boolean), 1.0)).collect();
     vec![
-        ("pods_state", "1 for each pod, with its state", pods().map(|pod| (state(snapshot, pod), 1.0)).collect()),
+        ("pods_state", "1 for each pod, with its state", states),
         (
             "pods_unbound_time_seconds",
             "For how long a pod has existed that is on no node",
@@ -45,7 +49,7 @@ fn name_labels(pod: &Pod) -> Vec<Label> {
     vec![("name", pod.key.name.text()), ("namespace", pod.key.namespace.text())]
 }
 
-fn state(snapshot: &Snapshot, pod: &Pod) -> Vec<Label> {
+fn state(snapshot: &Snapshot, pod: &Pod, boolean: impl Fn(bool) -> Arc<str>) -> Vec<Label> {
     let node = pod.node.as_ref().and_then(|name| snapshot.nodes().get(name));
     let is_managed = node.is_some_and(|node| node.label(labels::NODEPOOL).is_some());
     let host = HOST_LABELS.map(|(key, name)| {
@@ -63,60 +67,45 @@ fn state(snapshot: &Snapshot, pod: &Pod) -> Vec<Label> {
     name_labels(pod).into_iter().chain(own).chain(host).collect()
 }
 
-fn boolean(value: bool) -> Arc<str> {
-    Arc::from(if value { "true" } else { "false" })
-}
-
 /// Observes how long pods take until they are bound, and until they are ready.
 #[derive(Debug)]
 pub(super) struct PodDurations {
     pub(super) startup: Arc<Summary>,
     pub(super) bound: Histograms,
-    /// Pods that were not ready when they were last looked at.
-    unstarted: BTreeSet<ObjectKey>,
-    /// Pods that were on no node then.
-    unbound: BTreeSet<ObjectKey>,
-    /// The youngest pod then.
-    youngest: Option<Timestamp>,
+    /// Pods that had never been ready when they were last looked at.
+    unstarted: BTreeSet<Uid>,
 }
 
 impl PodDurations {
     pub(super) fn new(bound: Histograms) -> Self {
         let help = "The time from a pod's creation until it is ready";
         let startup = Arc::new(Summary::new("pods_startup_duration_seconds", help));
-        Self { startup, bound, unstarted: BTreeSet::new(), unbound: BTreeSet::new(), youngest: None }
+        Self { startup, bound, unstarted: BTreeSet::new() }
     }
 
     /// What this replica knew as a leader is not so any more.
     pub(super) fn clear(&mut self) {
         self.unstarted.clear();
-        self.unbound.clear();
-        self.youngest = None;
     }
 
-    /// Observes the pods that have become bound or ready since the last time, those that were created since among them.
-    pub(super) fn observe(&mut self, snapshot: &Snapshot) {
-        let (unstarted, unbound) = (std::mem::take(&mut self.unstarted), std::mem::take(&mut self.unbound));
-        let before = self.youngest;
+    /// Observes the pods that have become bound or ready since the last look, which was at `before`, those that have come since
+    /// among them. At the first look it is not known of those that run whether they have been ready.
+    pub(super) fn observe(&mut self, snapshot: &Snapshot, before: Option<&Snapshot>) {
+        let unstarted = std::mem::take(&mut self.unstarted);
         for pod in snapshot.pods().values().filter(|pod| !pod.is_terminal()) {
-            let is_new = before.is_some_and(|youngest| pod.created_at > youngest);
+            let known = before.and_then(|before| before.pods().get(&pod.key)).filter(|known| known.uid == pod.uid);
+            let is_new = before.is_some() && known.is_none();
+            let was_unstarted = is_new || unstarted.contains(&pod.uid);
+            let was_unbound = is_new || known.is_some_and(|known| known.node.is_none());
             let after = |at: Timestamp| at.duration_since(pod.created_at).as_secs_f64().max(0.0);
             match pod.details.ready_at {
-                Some(at) if is_new || unstarted.contains(&pod.key) => self.startup.observe(&[], after(at)),
-                Some(_) => {}
-                None if pod.phase == PodPhase::Pending => drop(self.unstarted.insert(pod.key.clone())),
-                None if unstarted.contains(&pod.key) => drop(self.unstarted.insert(pod.key.clone())),
-                None => {}
+                Some(at) if was_unstarted => self.startup.observe(&[], after(at)),
+                None if was_unstarted || pod.phase == PodPhase::Pending => drop(self.unstarted.insert(pod.uid.clone())),
+                Some(_) | None => {}
             }
-            match pod.details.scheduled_at {
-                Some(at) if is_new || unbound.contains(&pod.key) => {
-                    self.bound.get_or_create(&Vec::new()).observe(after(at));
-                }
-                Some(_) => {}
-                None if pod.node.is_none() => drop(self.unbound.insert(pod.key.clone())),
-                None => {}
+            if let Some(at) = pod.details.scheduled_at.filter(|_| was_unbound) {
+                self.bound.get_or_create(&Vec::new()).observe(after(at));
             }
-            self.youngest = self.youngest.max(Some(pod.created_at));
         }
     }
 }

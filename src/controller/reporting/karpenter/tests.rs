@@ -1,6 +1,6 @@
 //! What the docs promise of Karpenter's metrics is exported, and is what happened.
 
-use super::super::fixtures::{at, claim, cluster, group, node, offering, pod};
+use super::super::fixtures::{at, claim, cluster, group, node, offering, pod, running};
 use super::*;
 use jiff::Timestamp;
 use napkeeper_core::catalog::OsDiskStorage;
@@ -8,12 +8,12 @@ use napkeeper_core::model::azure::naming::resource_ids;
 use napkeeper_core::model::cluster::claim::{LaunchFailure, TerminationCondition, TerminationConditions};
 use napkeeper_core::model::cluster::node::ConditionStatus;
 use napkeeper_core::model::cluster::pod::Pod;
-use napkeeper_core::model::errors::{CloudError, CloudErrorCode, LaunchRefusal};
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode, EffectError, LaunchRefusal};
 use napkeeper_core::model::names::ProviderId;
 use napkeeper_core::model::settings::{NodeHealthAction, NodeHealthRule, NodeSign};
 use napkeeper_core::plan::{
-    ClaimDraft, ClaimUpdate, CloudRequest, ClusterWrite, EvictionReport, KubeletSpec, Launch, SecurityProfile,
-    SignOnNode, Terminate, VmSpec,
+    AksMachineRequest, AksMachineSpec, ClaimDraft, ClaimUpdate, CloudRequest, ClusterWrite, EvictionReport,
+    KubeletSpec, Launch, SecurityProfile, SignOnNode, Terminate, VmSpec,
 };
 use napkeeper_serve::prometheus_client::encoding::text::encode_registry;
 use std::collections::BTreeSet;
@@ -239,9 +239,12 @@ fn busy() -> Busy {
     busy.snapshot = marked;
     let (command, report) = evict(&pod("on-general-a"), None);
     busy.ended(&command, &report);
-    busy.ended(&launch("general-b"), &refused(CloudErrorCode::ZonalAllocationFailed));
+    let failing = launch("general-b");
+    busy.metrics.command_started(&failing, &busy.snapshot);
     let failure = LaunchFailure { at: at(9), code: Arc::from("zonal_allocation_failed"), message: Arc::from("no") };
     let failed = ClusterWrite::UpdateClaim(claim("general-b").reference(), ClaimUpdate::LaunchFailed(failure));
+    busy.metrics.effect_started(&Effect::Cluster(failed), &busy.snapshot);
+    busy.metrics.command_ended(&failing, &refused(CloudErrorCode::ZonalAllocationFailed), &busy.snapshot);
     let gone = ClusterWrite::RemoveFinalizer(claim("general-a").reference());
     busy.snapshot = terminating;
     let terminate = terminate("general-a");
@@ -250,9 +253,7 @@ fn busy() -> Busy {
     busy.snapshot.remove_node(&node(&claim("general-a")).name);
     let drained = ClaimUpdate::Terminating(Box::new(drained()));
     let drained = ClusterWrite::UpdateClaim(claim("general-a").reference(), drained);
-    for effect in
-        [Effect::Cloud(vm("general-b")), Effect::Cluster(failed), Effect::Cluster(drained), Effect::Cluster(gone)]
-    {
+    for effect in [Effect::Cloud(vm("general-b")), Effect::Cluster(drained), Effect::Cluster(gone)] {
         busy.metrics.effect_started(&effect, &busy.snapshot);
     }
     busy.metrics.command_ended(&terminate, &CommandReport::default(), &busy.snapshot);
@@ -385,4 +386,101 @@ fn gauges_are_in_the_units_of_karpenter() {
     assert_eq!(busy.total(conditions, &["name=\"general-b\"", "type=\"Ready\"", "status=\"True\""]), 1.0);
     busy.metrics.clear();
     assert_eq!(busy.total("karpenter_pods_state", &[]), 0.0, "another replica reports it");
+}
+
+#[test]
+fn a_failed_launch_is_counted_once_and_only_if_azure_was_asked() {
+    let mut busy = Busy::new();
+    let errors = |busy: &Busy, error: &str| {
+        let labels = ["method=\"Create\"", &format!("error=\"{error}\"")];
+        busy.total("karpenter_cloudprovider_errors_total", &labels)
+    };
+    let failure = |code| LaunchFailure { at: at(9), code: Arc::from(code), message: Arc::from("no") };
+    let written = |name: &str, code| {
+        let update = ClaimUpdate::LaunchFailed(failure(code));
+        Effect::Cluster(ClusterWrite::UpdateClaim(claim(name).reference(), update))
+    };
+    busy.metrics.effect_started(&written("general-a", "StandaloneNodeClaim"), &busy.snapshot);
+    let refused = ClaimUpdate::LaunchFailed(failure("StandaloneNodeClaim"));
+    busy.done(&Command::UpdateClaim { claim: claim("general-a").reference(), update: refused });
+    assert_eq!(errors(&busy, ""), 0.0);
+    let unavailable = napkeeper_core::model::errors::ClusterError::Unavailable;
+    let throttled = CloudError::new(CloudErrorCode::Throttled, "later");
+    for (error, counted) in [
+        (Some(EffectError::Cluster(unavailable)), [0.0, 0.0]),
+        (Some(EffectError::Cloud(throttled)), [0.0, 1.0]),
+        (None, [1.0, 1.0]),
+    ] {
+        let launch = launch("general-b");
+        busy.metrics.command_started(&launch, &busy.snapshot);
+        for _ in 0..2 {
+            busy.metrics.effect_started(&written("general-b", "zonal_allocation_failed"), &busy.snapshot);
+        }
+        let report = CommandReport { error, ..CommandReport::default() };
+        busy.metrics.command_ended(&launch, &report, &busy.snapshot);
+        assert_eq!(["InsufficientCapacityError", ""].map(|error| errors(&busy, error)), counted);
+    }
+}
+
+#[test]
+fn machines_of_aks_count_as_vms() {
+    let mut busy = Busy::new();
+    let CloudRequest::PutVm(vm) = vm("general-b") else { panic!("not a VM") };
+    let machine = AksMachineSpec {
+        id: vm.id,
+        offering: vm.offering,
+        os_disk_gb: vm.os_disk_gb,
+        ephemeral_os_disk: false,
+        tags: vm.tags,
+        claim: vm.claim,
+        security: vm.security,
+        subnet: None,
+        kubelet: vm.kubelet,
+    };
+    let put = Effect::Cloud(CloudRequest::AksMachine(AksMachineRequest::Put(Box::new(machine))));
+    busy.metrics.effect_started(&put, &busy.snapshot);
+    assert_eq!(busy.total("karpenter_instance_vm_create_start_total", &["nodepool=\"general\""]), 1.0);
+}
+
+#[test]
+fn pods_are_observed_that_start_between_two_looks() {
+    let mut busy = Busy::new();
+    let mut snapshot = busy.snapshot.clone();
+    busy.observe(&snapshot);
+    let on = node(&claim("general-a"));
+    let mut starting = running("late", &on);
+    (starting.ready, starting.details.ready_at) = (false, None);
+    snapshot.put_pod(starting);
+    busy.observe(&snapshot);
+    let startups = "karpenter_pods_startup_duration_seconds_count";
+    let bound = "karpenter_pods_bound_duration_seconds_count";
+    assert_eq!(busy.total(bound, &[]), 1.0, "created in the same second as others that were known");
+    snapshot.put_pod(running("late", &on));
+    busy.observe(&snapshot);
+    busy.observe(&snapshot);
+    assert_eq!((busy.total(startups, &[]), busy.total(bound, &[])), (1.0, 1.0));
+    busy.metrics.clear();
+    busy.observe(&snapshot);
+    assert_eq!(busy.total(startups, &[]), 1.0, "what was there before this replica led is not counted");
+}
+
+#[test]
+fn an_unhealthy_node_is_counted_with_its_own_image() {
+    let mut busy = Busy::new();
+    let mut broken = claim("general-b");
+    broken.status.image = Some(Arc::from("/images/of-the-node"));
+    busy.snapshot.put_claim(broken);
+    busy.done(&unhealthy("general-b"));
+    let labels = ["image_id=\"/images/of-the-node\"", "condition=\"node_ready\""];
+    assert_eq!(busy.total("karpenter_nodeclaims_unhealthy_disrupted_total", &labels), 1.0);
+}
+
+#[test]
+fn commands_that_were_forgotten_leave_nothing_behind() {
+    let mut busy = Busy::new();
+    let launch = launch("general-b");
+    busy.metrics.command_started(&launch, &busy.snapshot);
+    busy.metrics.forget_commands();
+    busy.metrics.command_ended(&launch, &CommandReport::default(), &busy.snapshot);
+    assert_eq!(busy.total("karpenter_cloudprovider_duration_seconds_count", &[]), 0.0);
 }

@@ -163,6 +163,8 @@ pub struct ClaimStatus {
     pub provider_id: Option<ProviderId>,
     /// `status.nodeName`.
     pub node_name: Option<NodeName>,
+    /// The image of its VM (`status.imageID`); `None` where it is not known.
+    pub image: Option<Arc<str>>,
     /// `status.capacity`.
     pub capacity: Resources,
     /// `status.allocatable`.

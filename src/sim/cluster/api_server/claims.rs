@@ -79,10 +79,11 @@ impl Cluster {
         let mut claim = self.claim(claim)?;
         let status = &mut claim.status;
         match step {
-            ClaimUpdate::Launched { provider_id, offering: _, image: _, capacity, allocatable } => {
+            ClaimUpdate::Launched { provider_id, offering: _, image, capacity, allocatable } => {
                 status.launched = Some(self.now);
                 status.launch_failed = None;
                 status.provider_id = Some(provider_id.clone());
+                status.image = image.clone().or_else(|| status.image.take());
                 status.capacity = capacity.clone();
                 status.allocatable = allocatable.clone();
             }
