@@ -105,15 +105,16 @@ impl CommandMetrics {
     pub(super) fn forget_running(&mut self) {
         self.asked.clear();
         self.given_up.clear();
+        self.nodes.clear();
+        self.leaving.clear();
     }
 
-    /// Forgets NodeClaims that are gone.
+    /// Forgets NodeClaims that are gone, but for what the command that removes them still has to tell: the watch may be sooner than
+    /// its end.
     pub(super) fn forget(&mut self, snapshot: &Snapshot) {
         let exists = |name: &ClaimName| snapshot.claims().get(name).is_some();
         self.drained.retain(exists);
         self.reasons.retain(|name, _| exists(name));
-        self.nodes.retain(|name, _| exists(name));
-        self.leaving.retain(|name, _| exists(name));
     }
 
     /// A command has started.
@@ -167,6 +168,9 @@ impl CommandMetrics {
         took: Option<Duration>,
     ) {
         self.pod_left(command, report);
+        if let Command::Terminate(terminate) = command {
+            self.nodes.remove(&terminate.claim.name);
+        }
         if report.error.is_some() {
             return;
         }

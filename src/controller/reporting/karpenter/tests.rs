@@ -256,7 +256,12 @@ fn busy() -> Busy {
     for effect in [Effect::Cloud(vm("general-b")), Effect::Cluster(drained), Effect::Cluster(gone)] {
         busy.metrics.effect_started(&effect, &busy.snapshot);
     }
+    // The watch may tell that it is gone before the command has ended.
+    let before = busy.snapshot.clone();
+    busy.snapshot.remove_claim(&claim("general-a").name);
+    busy.metrics.commands.forget(&busy.snapshot);
     busy.metrics.command_ended(&terminate, &CommandReport::default(), &busy.snapshot);
+    busy.snapshot = before;
     busy
 }
 
