@@ -230,32 +230,16 @@ fn on_node(name: &NodeName, node: &Node) -> Regarding {
 #[cfg(test)]
 mod tests {
     use super::super::blocked::BlockedReporter;
-    use super::super::fixtures::{at, claim, cluster, node, offering, planned, pod};
+    use super::super::fixtures::{at, claim, cluster, launch, node, offering, planned, pod};
     use super::*;
     use napkeeper_core::model::cluster::claim::TerminationCondition;
     use napkeeper_core::model::cluster::status::StatusCondition;
     use napkeeper_core::model::cluster::volume::Attachment;
-    use napkeeper_core::model::names::{ArmId, ClaimName, ObjectName};
-    use napkeeper_core::plan::{ClaimReport, EvictionReport, Launch, SecurityProfile};
+    use napkeeper_core::model::names::{ClaimName, ObjectName};
+    use napkeeper_core::plan::{ClaimReport, EvictionReport};
     use std::collections::BTreeSet;
 
     const DOCS: &str = include_str!("../../../docs/karpenter.md");
-
-    fn launch(name: &str) -> Command {
-        Command::Launch(Box::new(Launch {
-            claim: claim(name).reference(),
-            pool: claim(name).spec.pool,
-            offerings: vec![offering()],
-            intent: None,
-            group: ArmId::new("/subscriptions/s/resourceGroups/g").unwrap(),
-            tags: [].into(),
-            os_disk_gb: 128,
-            security: SecurityProfile::default(),
-            subnet: None,
-            capacity_reservation_group: None,
-            image: None,
-        }))
-    }
 
     fn deleted(name: &str, category: &'static str) -> Command {
         Command::delete_claim(claim(name).reference(), category)

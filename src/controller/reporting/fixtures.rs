@@ -17,7 +17,7 @@ use napkeeper_core::model::names::{
     ArmId, ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Region, Uid,
     VmSize, Zone,
 };
-use napkeeper_core::plan::{Command, PlannedCommand};
+use napkeeper_core::plan::{Command, Launch, PlannedCommand, SecurityProfile};
 use napkeeper_core::snapshot::Snapshot;
 use serde_json::json;
 use std::sync::Arc;
@@ -78,6 +78,23 @@ pub(super) fn claim(name: &str) -> Claim {
             ..ClaimStatus::default()
         },
     }
+}
+
+/// The launch of a NodeClaim.
+pub(super) fn launch(name: &str) -> Command {
+    Command::Launch(Box::new(Launch {
+        claim: claim(name).reference(),
+        pool: claim(name).spec.pool,
+        offerings: vec![offering()],
+        intent: None,
+        group: group(),
+        tags: [].into(),
+        os_disk_gb: 128,
+        security: SecurityProfile::default(),
+        subnet: None,
+        capacity_reservation_group: None,
+        image: None,
+    }))
 }
 
 /// The Node of a NodeClaim.

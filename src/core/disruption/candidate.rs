@@ -252,6 +252,12 @@ pub(crate) fn passes_blockers(claim: &Claim, reason: DisruptionReason) -> bool {
     is_passing && claim.spec.termination_grace_period.is_some()
 }
 
+/// True if the node of a NodeClaim is in use and ready, and nothing on it forbids to disrupt it.
+pub(super) fn may_be_disrupted(snapshot: &Snapshot, claim: &Claim, passes_blockers: bool, now: Timestamp) -> bool {
+    let node = snapshot.node_of(claim).filter(|node| node.ready && claim.status.initialized.is_some());
+    node.is_some_and(|node| is_disruptable(snapshot, node, passes_blockers, now))
+}
+
 /// True when nothing on a node forbids to disrupt it.
 pub(super) fn is_disruptable(snapshot: &Snapshot, node: &Node, passes_blockers: bool, now: Timestamp) -> bool {
     let may_go = !node.do_not_disrupt && node.deleting_at.is_none();

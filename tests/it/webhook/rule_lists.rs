@@ -51,7 +51,7 @@ const ELSEWHERE: [(&str, &[&str]); 11] = [
     ("asks what a person wrote, and the server has filled in defaults", &["NK3010", "NK3021"]),
     ("is about an older Kubernetes than this server has", &["NK2015"]),
     ("asks for other definitions", &["NK1032"]),
-    ("asks for nodes that napkeeper launches: refused with `--mode provisioner`", &["NK2029"]),
+    ("is denied with `--mode provisioner` only", &["NK2029"]),
     ("asks for the time: nothing is refused for the clock of a webhook", &["NK9001", "NK9002"]),
     ("asks for policies; live::policies", &["NK7001", "NK7002", "NK7003"]),
     (

@@ -1,6 +1,6 @@
 //! What the docs promise of Karpenter's metrics is exported, and is what happened.
 
-use super::super::fixtures::{at, claim, cluster, group, node, offering, pod, running};
+use super::super::fixtures::{at, claim, cluster, group, launch, node, offering, pod, running};
 use super::*;
 use jiff::Timestamp;
 use napkeeper_core::catalog::OsDiskStorage;
@@ -13,7 +13,7 @@ use napkeeper_core::model::names::ProviderId;
 use napkeeper_core::model::settings::{NodeHealthAction, NodeHealthRule, NodeSign};
 use napkeeper_core::plan::{
     AksMachineRequest, AksMachineSpec, ClaimDraft, ClaimUpdate, CloudRequest, ClusterWrite, EvictionReport,
-    KubeletSpec, Launch, SecurityProfile, SignOnNode, Terminate, VmSpec,
+    KubeletSpec, SecurityProfile, SignOnNode, Terminate, VmSpec,
 };
 use napkeeper_serve::prometheus_client::encoding::text::encode_registry;
 use std::collections::BTreeSet;
@@ -134,22 +134,6 @@ fn terminate(name: &str) -> Command {
         held: BTreeSet::new(),
         look_again: None,
         conditions: None,
-    }))
-}
-
-fn launch(name: &str) -> Command {
-    Command::Launch(Box::new(Launch {
-        claim: claim(name).reference(),
-        pool: claim(name).spec.pool,
-        offerings: vec![offering()],
-        intent: None,
-        group: group(),
-        tags: [].into(),
-        os_disk_gb: 128,
-        security: SecurityProfile::default(),
-        subnet: None,
-        capacity_reservation_group: None,
-        image: None,
     }))
 }
 

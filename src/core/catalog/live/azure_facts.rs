@@ -203,6 +203,7 @@ mod tests {
     use crate::model::amounts::money::HourlyPrice;
     use crate::model::names::Region;
     use jiff::SignedDuration;
+    use std::collections::BTreeSet;
 
     #[test]
     fn facts_take_precedence_and_the_embedded_catalogue_fills_the_gaps() {
@@ -211,8 +212,7 @@ mod tests {
         assert_eq!(catalog_from_facts(&AzureFacts::default(), &embedded, &sheet), embedded);
 
         let priced = embedded.sizes.iter().filter(|s| s.spot.is_some()).take(2).cloned().collect::<Vec<_>>();
-        let listing =
-            SizeListing::default().merge(priced.clone(), &std::collections::BTreeSet::new(), 1, start()).unwrap();
+        let listing = SizeListing::default().merge(priced.clone(), &BTreeSet::new(), 1, start()).unwrap();
         let lowest = HourlyPrice::from_nanos(1);
         let of_first = SizePrices { on_demand: Some(lowest), spot: None };
         let prices = PriceList::from([(priced[0].facts.name.clone(), of_first)]);

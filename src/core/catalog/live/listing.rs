@@ -97,10 +97,10 @@ impl SizeListing {
         }
         let mut vanished = self.vanished.clone();
         for (name, old) in &self.sizes {
-            let since = old.missing_since.unwrap_or(now);
             if sizes.contains_key(name) {
                 continue;
             }
+            let since = old.missing_since.unwrap_or(now);
             if unreadable.contains(name) {
                 sizes.insert(name.clone(), ListedSize { size: old.size.clone(), missing_since: None });
             } else if now.duration_since(since) < MISSING_SIZE_RETENTION {

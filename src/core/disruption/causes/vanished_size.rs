@@ -4,7 +4,7 @@
 //! ([`MISSING_SIZE_RETENTION`](crate::catalog::live::MISSING_SIZE_RETENTION)), no VM counts that was launched since, and no
 //! listing has more than a tenth of a NodePool replaced.
 
-use super::super::candidate::{is_disruptable, passes_blockers};
+use super::super::candidate::{may_be_disrupted, passes_blockers};
 use super::drift::DriftReason;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::DisruptionReason;
@@ -84,12 +84,8 @@ impl VanishedSizes {
             .filter(|claim| claim.deleting_at.is_none() && VanishedSize::of(claim, snapshot).is_some())
             .filter(is_new)
             .collect();
-        let may_go = |claim: &Claim| {
-            let node = snapshot.node_of(claim).filter(|node| node.ready && claim.status.initialized.is_some());
-            node.is_some_and(|node| {
-                is_disruptable(snapshot, node, passes_blockers(claim, DisruptionReason::Drifted), now)
-            })
-        };
+        let may_go =
+            |claim: &Claim| may_be_disrupted(snapshot, claim, passes_blockers(claim, DisruptionReason::Drifted), now);
         found.sort_by_cached_key(|claim| (!may_go(claim), claim.created_at, claim.name.clone()));
         for claim in found {
             let left = claim.spec.pool.as_ref().and_then(|pool| self.left.get_mut(pool));

@@ -4,7 +4,7 @@
 //! have the new version, as the newest node that was created since shows. As long as there is none, one node is replaced first.
 //! Where new nodes have another version, none is replaced: replacing them would never end.
 
-use super::super::candidate::is_disruptable;
+use super::super::candidate::may_be_disrupted;
 use super::drift::DriftReason;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node_base::version_numbers;
@@ -85,9 +85,6 @@ fn first<'s>(mut old: Vec<&'s Arc<Claim>>, snapshot: &Snapshot, now: Timestamp) 
         let told = told.filter(|told| *told.reason == *DriftReason::K8sVersionDrift.as_str());
         claim.status.disrupted.is_some() || told.is_some_and(|told| now.duration_since(told.since) < CHOSEN_FOR)
     };
-    let may_go = |claim: &&&Arc<Claim>| {
-        let node = snapshot.node_of(claim).filter(|node| node.ready && claim.status.initialized.is_some());
-        node.is_some_and(|node| is_disruptable(snapshot, node, false, now))
-    };
+    let may_go = |claim: &&&Arc<Claim>| may_be_disrupted(snapshot, claim, false, now);
     old.iter().find(is_chosen).or_else(|| old.iter().find(may_go)).or_else(|| old.first()).copied()
 }
