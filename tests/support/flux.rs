@@ -27,6 +27,9 @@ const SOURCES: [(&str, &str); 4] = [
     ("Bucket", "buckets"),
     ("ExternalArtifact", "externalartifacts"),
 ];
+/// When a revision that has failed is tried again. Each try waits a minute for kinds that end in `Class`, whatever the timeout of
+/// the Kustomization, and the next revision waits for its end.
+const RETRY: &str = "2m";
 const PACKED_WITHIN: Duration = Duration::from_secs(30);
 
 type Artifacts = Arc<Mutex<BTreeMap<String, Bytes>>>;
@@ -90,7 +93,7 @@ impl Flux {
             "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
             "metadata": { "name": NAME, "namespace": "default" },
             "spec": {
-                "interval": "10m", "retryInterval": "5s", "path": "./", "prune": true,
+                "interval": "10m", "retryInterval": RETRY, "path": "./", "prune": true,
                 "sourceRef": { "kind": "GitRepository", "name": NAME },
             },
         });
@@ -101,10 +104,11 @@ impl Flux {
             "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
             "metadata": { "name": NAME, "namespace": "default" }, "spec": {},
         });
-        plane.apply(&format!("{source}\n---\n{kustomization}")).await?;
-        let patch = json!({ "status": { "artifact": artifact } });
-        let patch = format!("--patch={patch}");
+        plane.apply(&source.to_string()).await?;
+        let patch = format!("--patch={}", json!({ "status": { "artifact": artifact } }));
+        // The artifact comes first: with new fields the last revision would be tried once more.
         plane.kubectl(&["patch", "gitrepository", NAME, "--subresource=status", "--type=merge", &patch]).await?;
+        plane.apply(&kustomization.to_string()).await?;
         Ok(revision)
     }
 

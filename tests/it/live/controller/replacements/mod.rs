@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use git::Git;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use napkeeper_tests::control_plane::Process;
+use napkeeper_tests::control_plane::{Process, kustomize_controller};
 use napkeeper_tests::environment::Environment;
 use napkeeper_tests::environment::state::{claims, objects, running};
 use napkeeper_tests::wait::eventually;
@@ -32,12 +32,13 @@ const BATCH: usize = 10;
 const LEGACY: usize = 4;
 /// The apps of which PodDisruptionBudgets let one pod at a time be missing.
 const APPS: [&str; 2] = ["web", "legacy"];
-/// As long as the whole test takes, with the start of the programs.
+/// As long as the whole test takes, with the start of the programs, but without their build.
 const LONGEST: Duration = Duration::from_secs(480);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes some minutes: it runs with those of the night"]
 async fn nodes_are_replaced_for_each_cause() -> Result<()> {
+    kustomize_controller().await?;
     let start = Instant::now();
     let env = Environment::start("provisioner").await?;
     let git = Git::start(&env).await?;
