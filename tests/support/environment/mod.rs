@@ -175,7 +175,9 @@ impl Environment {
     pub fn jump(&mut self, by: SignedDuration) -> Result<()> {
         self.offset += by;
         let mut file = OpenOptions::new().append(true).open(self.folder.path().join("offset"))?;
-        writeln!(file, "{} {}", Timestamp::now(), self.offset)?;
+        // Creation times have whole seconds. What is created right after the jump would look as old as the jump is long.
+        let second = Timestamp::from_second(Timestamp::now().as_second())?;
+        writeln!(file, "{second} {}", self.offset)?;
         Ok(())
     }
 
