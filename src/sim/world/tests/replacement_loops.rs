@@ -200,3 +200,53 @@ fn rolls_expiry_and_load_are_no_loops() {
         assert_eq!(condition_of(&world, "general-purpose"), None);
     }
 }
+
+/// Nodes of one size that are well filled by small pods and large ones, of which two fit on no node.
+fn well_filled(seed: u64) -> WorldSetup {
+    let mut setup = mk_start(seed);
+    let mut general = mk_pool("general", 10, &["on-demand"], 200);
+    let sizes = ["Standard_D4s_v5", "Standard_E8s_v5"];
+    general.requirements = Requirements::new();
+    general.requirements.add_entry(labels::INSTANCE_TYPE, Operator::In, &sizes).unwrap();
+    general.disruption.budgets = vec![Budget { nodes: BudgetNodes::Percent(100), reasons: None, window: None }];
+    setup.manifests.pools = vec![general];
+    let of = |name, replicas, cpu_millis| of_pool("general", (name, replicas, cpu_millis));
+    setup.manifests.workloads = vec![of("large", 8, 2_100), of("middle", 10, 900), of("small", 30, 300)];
+    setup
+}
+
+/// As in <https://github.com/aws/karpenter-provider-aws/issues/8536>: pods that need another size come for half an hour, and
+/// others that are restarted meanwhile find room beside them. There Karpenter deleted and launched nodes for 14 hours after that.
+fn another_size_for_half_an_hour(seed: u64) -> WorldSetup {
+    let mut setup = well_filled(seed);
+    let (key_of, mut memory) = of_pool("general", ("memory", 0, 1_000));
+    let mut shape = PodShape::clone(&memory.template.shape);
+    shape.requests = Resources { pods: 1, ..Resources::cpu_memory(1_000, 40 << 30) };
+    memory.template = PodTemplate::new(shape);
+    setup.manifests.workloads.push((key_of, memory));
+    let restart = |name| {
+        let rollout = crate::workload::Rollout { requests: None, max_surge: 4, max_unavailable: 2 };
+        Action::Rollout { workload: key(name), rollout }
+    };
+    setup.actions = vec![
+        after(60, Action::Scale { workload: key("memory"), replicas: 3 }),
+        after(66, restart("small")),
+        after(70, restart("middle")),
+        after(90, Action::Scale { workload: key("memory"), replicas: 0 }),
+    ];
+    setup
+}
+
+#[test]
+fn nodes_settle_when_pods_that_need_another_size_are_gone() {
+    for seed in 0..3 {
+        let mut world = World::new(catalog(), another_size_for_half_an_hour(seed)).unwrap();
+        let start = world.now();
+        world.run_until(start + SignedDuration::from_hours(2)).unwrap();
+        let before = disruptions(&world, "").len();
+        assert!(before > 2, "seed {seed}: {before} nodes went after the pods");
+        world.run_until(start + SignedDuration::from_hours(16)).unwrap();
+        let after = disruptions(&world, "").len() - before;
+        assert!(after <= 2, "seed {seed}: {after} nodes went in the 14 hours after that");
+    }
+}
