@@ -16,7 +16,7 @@ use crate::provisioning::ProvisionMemory;
 use crate::scheduling::OverlaidInstanceTypes;
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A node that may be disrupted.
@@ -39,6 +39,8 @@ pub(super) struct Candidate<'a> {
     pub(super) eligible_at: Timestamp,
     /// It is nominated for pending pods: it is not disrupted, but keeps its soft taint.
     pub(super) is_nominated: bool,
+    /// It was launched for pods that still wait for it: while it is empty it is kept.
+    pub(super) is_awaited: bool,
     /// For how long its pods have not changed; less where its NodePool has launched a node since.
     pub(super) quiet_for: SignedDuration,
     /// Requested of allocatable, of that resource of which most is, in thousandths.
@@ -123,6 +125,8 @@ struct CandidateFilter<'a, 'p> {
     provision: &'p ProvisionMemory,
     /// When each pool has last launched a node for pods that waited.
     launches: &'p BTreeMap<NodePoolName, Timestamp>,
+    /// Those that were launched for pods that still wait.
+    awaited: BTreeSet<ClaimName>,
     overlaid: OverlaidInstanceTypes,
     /// What each node counts beside its price.
     per_node: HourlyPrice,
@@ -152,7 +156,8 @@ impl<'a, 'p> CandidateFilter<'a, 'p> {
         let mut instances = snapshot.instance_types.values().flat_map(|types| types.iter());
         let per_node = instances.next().map_or(HourlyPrice::ZERO, |instance| instance.costs.per_node);
         let overlaid = OverlaidInstanceTypes::of(snapshot);
-        Self { snapshot, provision, launches, overlaid, per_node, now }
+        let awaited = provision.awaited_claims(snapshot);
+        Self { snapshot, provision, launches, awaited, overlaid, per_node, now }
     }
 
     fn candidate(&self, claim: &'a Arc<Claim>, plan: &mut Plan) -> Option<Candidate<'a>> {
@@ -213,6 +218,7 @@ impl<'a, 'p> CandidateFilter<'a, 'p> {
             capacity_type: offering.key.capacity_type,
             eligible_at,
             is_nominated,
+            is_awaited: self.awaited.contains(&claim.name),
             quiet_for: self.quiet_for(&pool.name, quiet_since),
             used_permille: used_permille(self.snapshot, node),
         })

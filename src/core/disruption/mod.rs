@@ -207,7 +207,7 @@ fn is_paused(snapshot: &Snapshot, candidate: &Candidate<'_>, reason: DisruptionR
 fn eligible(empty: &[&Candidate<'_>], used: &[&Candidate<'_>], now: Timestamp) -> BTreeMap<DisruptionReason, usize> {
     let is_due = |candidate: &&&Candidate<'_>| candidate.eligible_at <= now && !candidate.is_nominated;
     let may_be_moved = |candidate: &&&Candidate<'_>| candidate.pool.disruption.policy != ConsolidationPolicy::WhenEmpty;
-    let empty = empty.iter().filter(is_due).count();
+    let empty = empty.iter().filter(is_due).filter(|candidate| !candidate.is_awaited).count();
     let used = used.iter().filter(is_due).filter(may_be_moved).count();
     [(DisruptionReason::Empty, empty), (DisruptionReason::Underutilized, used)].into()
 }
@@ -278,7 +278,10 @@ fn delete_empty(
 ) {
     let (snapshot, now) = (budgets.snapshot, budgets.now);
     let before = std::mem::take(&mut memory.empty_since);
-    for candidate in empty.iter().filter(|candidate| !candidate.is_nominated) {
+    // None could be launched again for pods that are about to leave.
+    let is_kept = snapshot.holds_launches(now) && snapshot.claims().values().any(|claim| claim.deleting_at.is_some());
+    let may_go = |candidate: &&&Candidate<'_>| !(is_kept || candidate.is_nominated || candidate.is_awaited);
+    for candidate in empty.iter().filter(may_go) {
         let since = before.get(&candidate.claim.name).copied().unwrap_or(now);
         memory.empty_since.insert(candidate.claim.name.clone(), since);
         let due = candidate.eligible_at.max(since + VALIDATION_DELAY);

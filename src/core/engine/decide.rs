@@ -70,7 +70,7 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now
     if settings.mode == ControllerMode::Provisioner {
         memory.overlays.refresh(snapshot);
     }
-    let mut plan = lifecycle(snapshot, &mut memory.lifecycle, settings, now);
+    let mut plan = lifecycle(snapshot, &mut memory.lifecycle, &memory.provision, settings, now);
     let statuses = report_status(snapshot, &memory.lifecycle.pool_failures, &mut memory.status, settings, now);
     if settings.mode == ControllerMode::Provisioner {
         plan.extend(report_overlays(snapshot, &memory.overlays.conflicts, &mut memory.status, now));

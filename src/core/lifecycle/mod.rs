@@ -26,6 +26,7 @@ use crate::model::names::{ArmId, ClaimName, NodeName};
 use crate::model::settings::{ControllerMode, Settings};
 use crate::model::support::write_times::WriteTimes;
 use crate::plan::{ClaimReport, Command, EvictionReport, Launch, LaunchReport, Plan, SecurityProfile};
+use crate::provisioning::ProvisionMemory;
 use crate::snapshot::{CommandKey, Snapshot};
 pub use aks_machine::AksMachineLaunchScript;
 pub use billing_extension::BillingExtensionScript;
@@ -92,7 +93,13 @@ pub struct LifecycleMemory {
 }
 
 /// Decides the next step of every NodeClaim.
-pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &Settings, now: Timestamp) -> Plan {
+pub fn lifecycle(
+    snapshot: &Snapshot,
+    memory: &mut LifecycleMemory,
+    provision: &ProvisionMemory,
+    settings: &Settings,
+    now: Timestamp,
+) -> Plan {
     let mut plan = Plan::default();
     if settings.mode == ControllerMode::Companion {
         return plan;
@@ -106,7 +113,7 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
     memory.pool_failures.forget(snapshot);
     let in_flight = EvictionsInFlight::of(snapshot, &memory.evictions);
     let mut reconciler =
-        ClaimReconciler { snapshot, memory, settings, now, in_flight, unhealthy: None, plan: &mut plan };
+        ClaimReconciler { snapshot, memory, provision, settings, now, in_flight, unhealthy: None, plan: &mut plan };
     for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {
         if !snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
             reconciler.reconcile(claim);
@@ -129,6 +136,7 @@ fn is_claim_in_progress(snapshot: &Snapshot, node: &NodeName) -> bool {
 struct ClaimReconciler<'a> {
     snapshot: &'a Snapshot,
     memory: &'a mut LifecycleMemory,
+    provision: &'a ProvisionMemory,
     settings: &'a Settings,
     now: Timestamp,
     in_flight: EvictionsInFlight,

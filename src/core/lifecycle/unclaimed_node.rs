@@ -5,6 +5,7 @@
 //! is an orphan, which sweeps delete with approval.
 
 use super::ClaimReconciler;
+use super::drain::first_tier;
 use super::lost_node::{LookUp, VmLookUps};
 use crate::model::azure::naming::{claim_in_name, resource_ids};
 use crate::model::cluster::node::Node;
@@ -48,14 +49,15 @@ impl ClaimReconciler<'_> {
             return self.begin_drain(node);
         }
         let pods = self.pods_to_move(node);
-        self.note_progress(node, None, &pods);
+        let leaving = first_tier(&pods);
+        self.note_progress(node, None, &pods, &leaving);
         let proof = if self.is_lost(node) {
             NothingRuns::OutOfService
         } else if pods.is_empty() {
             NothingRuns::PodsLeft { ready_since: node.ready_from() }
         } else {
             self.wake_for_stuck(node, &pods);
-            self.evict(&format!("draining node {}, which has no NodeClaim", node.name), &pods);
+            self.evict(&format!("draining node {}, which has no NodeClaim", node.name), &leaving);
             if !self.is_long_unready(node) || self.is_vm_checked(&claim, None) {
                 return;
             }

@@ -151,6 +151,8 @@ pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitia
 
 /// Label of a node to which load balancers send no traffic.
 pub const EXCLUDE_FROM_LOAD_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// Its value on a node that is being drained, as in Karpenter. Users may give it another.
+pub const EXCLUDED_BY: &str = "karpenter";
 /// Annotation that keeps pods and nodes from being disrupted.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 /// Annotation of a pod: those of a ReplicaSet with less are deleted first.

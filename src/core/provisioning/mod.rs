@@ -6,14 +6,14 @@ mod batch_window;
 pub mod capacity_buffers;
 mod drafts;
 mod pass_selection;
+mod waiting_pods;
 
 use self::batch_window::BatchWindow;
 use self::capacity_buffers::{BufferPlacement, buffer_chunks, buffer_placements};
 use self::pass_selection::{PassSelection, Turns, running_pods, select_pods};
 use crate::catalog::live::STALE_AFTER;
-use crate::model::cluster::claim::Claim;
-use crate::model::cluster::pod::{Pod, PodOwner};
-use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
+use crate::model::cluster::pod::Pod;
+use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey, Uid};
 use crate::model::settings::{ControllerMode, Settings};
 use crate::plan::{Command, Plan};
 use crate::scheduling::{
@@ -25,13 +25,12 @@ pub(crate) use drafts::{CLAIM_SUFFIX_LENGTH, claim_draft};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+pub(crate) use waiting_pods::pods_to_schedule;
 
 /// How long a node that pods were placed on counts as wanted, twice the longest batch as in Karpenter.
 pub(crate) const NOMINATION_PERIOD: SignedDuration = SignedDuration::from_secs(20);
 /// Unschedulable pods are tried again after this time, if anything relevant has changed.
 const UNPLACED_RETRY: SignedDuration = SignedDuration::from_secs(10);
-/// The deadline of a drain is near when there is no more time than a node needs to start.
-const DEADLINE_IS_NEAR: SignedDuration = SignedDuration::from_mins(1);
 
 /// Memory of provisioning. All of it is disposable: after a crash the batch window restarts, and the pods of a lost
 /// pass fit the claims that it created, which are in flight.
@@ -47,6 +46,8 @@ pub struct ProvisionMemory {
     /// The NodeClaims in flight that waiting pods were planned for. Lost: pods are planned again, and may be planned
     /// for each other's claims, at the worst for one claim more.
     claim_of_pod: BTreeMap<ObjectKey, ClaimName>,
+    /// The nodes in use on which the last pass found room for pods of nodes that are being removed. If lost, it is found again.
+    room: BTreeMap<Uid, NodeName>,
     /// Placements of the chunks of each CapacityBuffer in the last pass.
     pub buffer_statuses: BTreeMap<ObjectKey, BufferPlacement>,
     /// Unschedulable pods of the last pass that each was in, with the reasons.
@@ -103,6 +104,8 @@ pub fn provision(
 ) -> Plan {
     let mut plan = Plan::default();
     if settings.mode == ControllerMode::Companion || snapshot.holds_launches(now) {
+        // No pass looks for it.
+        memory.room.clear();
         return plan;
     }
     memory.unavailable.expire(now);
@@ -113,6 +116,7 @@ pub fn provision(
         memory.forget_pods();
         return plan;
     }
+    memory.forget_room(&pods);
     let window_end = memory.batch_window.closes_at(&pods, settings, now);
     match memory.pass_due(window_end, snapshot, settings, now) {
         Some(at) if at <= now => {}
@@ -137,15 +141,11 @@ pub fn provision(
     };
     let selection = memory.select_pods(snapshot, &pods);
     let (outcome, cost) = schedule_with_cost(input, &selection.pods);
+    let with_room: BTreeSet<Uid> = memory.room.keys().cloned().collect();
     memory.planned_cost = memory.planned_cost.plus(cost);
     memory.record_pass(snapshot, &outcome, &Pass { waiting: &pods, selection, retries_all: window_end.is_none() }, now);
-    if memory.deferred > 0 {
-        plan.wake_at(now + settings.batch_idle_duration);
-    }
-    if !memory.unplaced.is_empty()
-        || memory.buffer_statuses.values().any(|buffer_placement| buffer_placement.unplaced > 0)
-    {
-        plan.wake_at(now + UNPLACED_RETRY);
+    for at in memory.next_passes(&with_room, settings, now) {
+        plan.wake_at(at);
     }
     let mut tried: BTreeSet<NodePoolName> = BTreeSet::new();
     for (i, node) in outcome.new_nodes.into_iter().enumerate() {
@@ -169,35 +169,6 @@ pub(crate) fn has_unobserved_claims(snapshot: &Snapshot) -> bool {
     snapshot.in_progress.iter().any(unseen)
 }
 
-/// Pods that wait for a node, and pods of nodes that are being removed, which soon will.
-pub(crate) fn pods_to_schedule(snapshot: &Snapshot, now: Timestamp) -> Vec<Arc<Pod>> {
-    let leaving = snapshot
-        .claims()
-        .values()
-        .filter(|c| c.deleting_at.is_some())
-        .filter_map(|c| Some((ends_whatever_holds(c, now), snapshot.node_usage(c.status.node_name.as_ref()?)?)))
-        .flat_map(|(is_forced, usage)| usage.pods.iter().map(move |key| (is_forced, key)))
-        .filter_map(|(is_forced, key)| Some((is_forced, snapshot.pods().get(key)?)))
-        .filter(|(is_forced, pod)| will_leave(snapshot, pod, *is_forced, now))
-        .map(|(_, pod)| pod);
-    snapshot.pending_pods().chain(leaving).cloned().collect()
-}
-
-/// True when the drain of a NodeClaim ends whatever holds its pods: it is deleted because of its node, or its deadline, which a
-/// notice of Azure may have brought forward, is near.
-fn ends_whatever_holds(claim: &Claim, now: Timestamp) -> bool {
-    claim.status.forced.is_some() || claim.drain_deadline().is_some_and(|deadline| deadline <= now + DEADLINE_IS_NEAR)
-}
-
-/// True when a pod of a node that is being removed will be evicted, and needs another node then. One that refuses to be
-/// disrupted, or that a PodDisruptionBudget never lets go, holds its node for now: a new one would stay empty. Where its
-/// drain ends all the same, neither holds it.
-fn will_leave(snapshot: &Snapshot, pod: &Pod, is_forced: bool, now: Timestamp) -> bool {
-    let holds =
-        || pod.refuses_disruption(now) || snapshot.eviction_blocker(pod).is_some_and(|blocker| blocker.is_permanent());
-    !pod.opaque && pod.is_reschedulable() && pod.owner == PodOwner::Controller && (is_forced || !holds())
-}
-
 /// A pass that has been made.
 struct Pass<'a> {
     waiting: &'a [Arc<Pod>],
@@ -210,6 +181,25 @@ impl ProvisionMemory {
     /// The NodeClaims in flight that pods were planned for.
     pub(crate) fn claim_of_pod(&self) -> &BTreeMap<ObjectKey, ClaimName> {
         &self.claim_of_pod
+    }
+
+    /// The nodes in use on which the last pass found room for pods of nodes that are being removed. All other such pods wait for
+    /// a new node, or cannot be scheduled.
+    pub(crate) fn room(&self) -> &BTreeMap<Uid, NodeName> {
+        &self.room
+    }
+
+    /// The NodeClaims that were created for pods that still wait for them: those of nodes that are being removed leave when they
+    /// may. If lost, an empty one may be deleted once, and launched again.
+    pub(crate) fn awaited_claims(&self, snapshot: &Snapshot) -> BTreeSet<ClaimName> {
+        let waits = |pod: &ObjectKey| {
+            let node = snapshot.pods().get(pod).map(|pod| pod.node.as_ref());
+            node.is_some_and(|node| {
+                let claim = node.map(|name| snapshot.nodes().get(name).and_then(|node| snapshot.claim_of(node)));
+                claim.is_none_or(|claim| claim.is_some_and(|claim| claim.deleting_at.is_some()))
+            })
+        };
+        self.claim_of_pod.iter().filter(|(pod, _)| waits(pod)).map(|(_, claim)| claim.clone()).collect()
     }
 
     /// True when a claim or its node is nominated for pending pods.
@@ -229,8 +219,30 @@ impl ProvisionMemory {
         self.batch_window = BatchWindow::default();
         self.turns = Turns::default();
         self.unplaced.clear();
+        self.room.clear();
         self.deferred = 0;
         self.buffer_statuses.clear();
+    }
+
+    /// When to decide again after a pass: at once where pods that are held back have found room, and soon where pods were left
+    /// out or are unschedulable.
+    fn next_passes(&self, with_room: &BTreeSet<Uid>, settings: &Settings, now: Timestamp) -> Vec<Timestamp> {
+        let is_new = self.room.keys().any(|pod| !with_room.contains(pod));
+        let is_unplaced = !self.unplaced.is_empty() || self.buffer_statuses.values().any(|buffer| buffer.unplaced > 0);
+        let times = [
+            (is_new, now),
+            (self.deferred > 0, now + settings.batch_idle_duration),
+            (is_unplaced, now + UNPLACED_RETRY),
+        ];
+        times.into_iter().filter(|(is_due, _)| *is_due).map(|(_, at)| at).collect()
+    }
+
+    /// Forgets the room of pods that wait no longer.
+    fn forget_room(&mut self, waiting: &[Arc<Pod>]) {
+        if !self.room.is_empty() {
+            let waiting: BTreeSet<&Uid> = waiting.iter().map(|pod| &pod.uid).collect();
+            self.room.retain(|pod, _| waiting.contains(pod));
+        }
     }
 
     /// Waiting pods that may take capacity of existing nodes: all but those that are known to be unschedulable.
@@ -308,10 +320,16 @@ impl ProvisionMemory {
         self.unplaced.retain(|group| !group.pods.is_empty());
         // Chunks nominate no node: disruption checks their capacity when a node is to be deleted.
         let chunks: BTreeSet<&ObjectKey> = pods.iter().filter(|pod| pod.is_chunk()).map(|pod| &pod.key).collect();
+        let bound: BTreeMap<&ObjectKey, &Uid> =
+            pods.iter().filter(|pod| pod.node.is_some()).map(|pod| (&pod.key, &pod.uid)).collect();
+        bound.values().for_each(|uid| drop(self.room.remove(*uid)));
         let placed = outcome.placements.iter().filter(|placement| !chunks.contains(&placement.pod));
         for PodPlacement { pod, target } in placed.filter(|placement| !matches!(placement.target, Target::New(_))) {
             let until = self.nominated.entry(target.clone()).or_insert(now);
             *until = (*until).max(now + NOMINATION_PERIOD);
+            if let (Target::Node(node), Some(uid)) = (target, bound.get(pod)) {
+                self.room.insert((*uid).clone(), node.clone());
+            }
             // The next pass has other pods: it must not take the capacity that these were placed on.
             if let Target::Claim(claim) = target
                 && !deferred.is_empty()

@@ -12,15 +12,12 @@ use kube::Api;
 use napkeeper_core::model::cluster::pod::{Labels, Taint};
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::model::labels::{
-    EXCLUDE_FROM_LOAD_BALANCERS, FINALIZER, INITIALIZED, REGISTERED, TAINT_UNREGISTERED,
+    EXCLUDE_FROM_LOAD_BALANCERS, EXCLUDED_BY, FINALIZER, INITIALIZED, REGISTERED, TAINT_UNREGISTERED,
 };
 use napkeeper_core::model::names::{NodeName, Uid};
 use napkeeper_core::plan::NodeUpdate;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-/// The value that Karpenter gives the label of nodes without load balancers.
-const EXCLUDED_BY: &str = "karpenter";
 
 impl Writer {
     fn node<'a>(&self, name: &'a NodeName, uid: &'a Uid) -> Target<'a, Node> {

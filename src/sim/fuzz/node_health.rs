@@ -26,7 +26,11 @@ pub(super) fn with_node_health(mut history: History) -> History {
         let message =
             *random.pick(&["Redeploy Scheduled: .", "Terminate Scheduled: .", "Freeze Scheduled: ."]).unwrap_or(&"");
         let nth = index(&mut random, 20);
-        actions.push((at(&mut random), condition(nth, "VMEventScheduled", ConditionStatus::True, message)));
+        let mut announced = condition(nth, "VMEventScheduled", ConditionStatus::True, message);
+        if let Action::SetNodeCondition { begins_in, .. } = &mut announced {
+            *begins_in = random.pick(&[None, Some(10), Some(60)]).copied().flatten().map(SignedDuration::from_mins);
+        }
+        actions.push((at(&mut random), announced));
     }
     // From one node to more than may be repaired.
     for _ in 0..10 {
@@ -51,5 +55,5 @@ pub(super) fn with_node_health(mut history: History) -> History {
 const NODE_HEALTHY: &str = "kubernetes.azure.com/NodeHealthy";
 
 fn condition(nth: usize, kind: &str, status: ConditionStatus, message: &str) -> Action {
-    Action::SetNodeCondition { nth, kind: Arc::from(kind), status, message: Arc::from(message) }
+    Action::SetNodeCondition { nth, kind: Arc::from(kind), status, message: Arc::from(message), begins_in: None }
 }

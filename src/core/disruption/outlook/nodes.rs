@@ -124,7 +124,9 @@ fn obstacles_of(obstacles: &Obstacles<'_>, claim: &Arc<Claim>, reason: Disruptio
         found.extend(obstacles.maintenance(claim).filter(|_| reason == DisruptionReason::Drifted));
     }
     let node = input.snapshot.node_of(claim).map(|node| &node.name);
-    let is_nominated = input.provision.is_nominated(&claim.name, node, input.now);
+    let is_awaited = || input.provision.awaited_claims(input.snapshot).contains(&claim.name);
+    let is_nominated = input.provision.is_nominated(&claim.name, node, input.now)
+        || (reason == DisruptionReason::Empty && is_awaited());
     found.extend((is_nominated || is_in_progress(input.snapshot, &claim.name)).then_some(Obstacle::Nominated));
     found.extend(obstacles.of_budgets(&[claim], reason));
     found

@@ -123,7 +123,7 @@ impl fmt::Display for Obstacle {
             }
             Self::NeverConsolidated => f.write_str("consolidateAfter is Never"),
             Self::OnlyWhenEmpty => f.write_str("consolidationPolicy is WhenEmpty, and it has pods"),
-            Self::Nominated => f.write_str("pending pods are expected on it"),
+            Self::Nominated => f.write_str("pods are expected on it"),
             Self::DriftNotSeen(reason) => write!(f, "it has drifted ({reason}), which this command cannot verify"),
             Self::OtherKarpenter => {
                 f.write_str("managed NAP or another Karpenter has created it, and decides about it")

@@ -23,14 +23,18 @@ pub(in crate::lifecycle) struct WrittenConditions {
     at: Timestamp,
 }
 
-/// Its pods have not left.
-pub(super) fn draining(blocked: Option<&BlockedDrain>) -> TerminationConditions {
-    let drained = match blocked {
-        Some(blocked) => {
+/// Its pods have not left, and may be held back until then.
+pub(super) fn draining(blocked: Option<&BlockedDrain>, held_until: Option<Timestamp>) -> TerminationConditions {
+    let drained = match (blocked, held_until) {
+        (Some(blocked), _) => {
             let condition = TerminationCondition::new(Some(false), "Blocked");
             TerminationCondition { message: Arc::from(blocked.to_string()), ..condition }
         }
-        None => TerminationCondition::new(None, "Draining"),
+        (None, Some(until)) => {
+            let message = format!("pods leave when other nodes have room for them, at the latest from {until:.0} on");
+            TerminationCondition { message: Arc::from(message), ..TerminationCondition::new(None, "Draining") }
+        }
+        (None, None) => TerminationCondition::new(None, "Draining"),
     };
     TerminationConditions { drained: Some(drained), ..TerminationConditions::default() }
 }

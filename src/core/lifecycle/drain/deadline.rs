@@ -3,6 +3,7 @@
 use super::FORCE_DRAIN_AFTER;
 use crate::lifecycle::ClaimReconciler;
 use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Pod;
 use crate::model::settings::DisruptionScope;
 use crate::plan::Command;
@@ -15,6 +16,11 @@ const DEADLINE_RETRY: SignedDuration = SignedDuration::from_secs(2);
 const LEAST_GRACE: SignedDuration = SignedDuration::from_secs(1);
 
 impl ClaimReconciler<'_> {
+    /// When the drain of a NodeClaim must be over, as far as is known, whether that is recorded yet or not.
+    pub(super) fn drain_end(&mut self, claim: &Claim, node: Option<&Node>) -> Option<Timestamp> {
+        claim.drain_deadline().into_iter().chain(self.forceful_deadline(claim, node)).min()
+    }
+
     /// Has the deadline written on the NodeClaim where it has none, or a later one; true if it is written now.
     pub(super) fn record_deadline(&mut self, claim: &Claim, deadline: Timestamp) -> bool {
         let is_recorded = claim.termination_at.is_some_and(|recorded| recorded <= deadline);

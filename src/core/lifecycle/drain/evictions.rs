@@ -1,6 +1,5 @@
 //! Evicts pods, no faster than the API server and PodDisruptionBudgets can take it.
 
-use super::tiers::first_tier;
 use crate::lifecycle::ClaimReconciler;
 use crate::model::cluster::pod::{DoNotDisrupt, Pod};
 use crate::model::errors::{ClusterError, EffectError};
@@ -151,9 +150,9 @@ impl EvictionsInFlight {
 }
 
 impl ClaimReconciler<'_> {
-    /// Evicts the first tier of the pods that hold a drain, except those that refuse to be disrupted.
+    /// Evicts pods, except those that refuse to be disrupted.
     pub(in crate::lifecycle) fn evict(&mut self, reason: &str, pods: &[Arc<Pod>]) {
-        for pod in first_tier(pods).iter().filter(|pod| pod.deleting_at.is_none()) {
+        for pod in pods.iter().filter(|pod| pod.deleting_at.is_none()) {
             if pod.refuses_disruption(self.now) {
                 self.plan.wake_at(refuses_until(pod).unwrap_or(self.now + REFUSING_POD_INTERVAL));
                 continue;

@@ -7,6 +7,7 @@
 mod conditions;
 mod deadline;
 mod evictions;
+mod hold;
 mod progress;
 mod tiers;
 mod volumes;
@@ -16,7 +17,7 @@ use super::{ClaimReconciler, LAUNCH_RETRY};
 use crate::model::azure::naming::{ResourceIds, aks_machine_id, is_aks_machine_of, resource_ids};
 use crate::model::cluster::claim::{Claim, TerminationConditions};
 use crate::model::cluster::node::Node;
-use crate::model::cluster::pod::Pod;
+use crate::model::cluster::pod::{Pod, Taint};
 use crate::model::labels;
 use crate::model::names::ArmId;
 use crate::model::settings::PauseSwitch;
@@ -25,10 +26,11 @@ use crate::snapshot::CommandKey;
 pub(super) use conditions::WrittenConditions;
 pub use evictions::EvictionScript;
 pub(super) use evictions::{Evictions, EvictionsInFlight};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 pub use progress::BlockedDrain;
 pub(super) use progress::DrainProgress;
 use std::sync::Arc;
+pub(super) use tiers::first_tier;
 use volumes::DetachState;
 
 /// Pods that are still there so long after the end of the termination grace period, and after they were asked to end, go with
@@ -47,8 +49,7 @@ impl ClaimReconciler<'_> {
         {
             return;
         }
-        let deadline = claim.drain_deadline().into_iter().chain(self.forceful_deadline(claim, node)).min();
-        if deadline.is_some_and(|deadline| self.record_deadline(claim, deadline)) {
+        if self.drain_end(claim, node).is_some_and(|deadline| self.record_deadline(claim, deadline)) {
             return;
         }
         if let Some(conditions) = conditions {
@@ -65,11 +66,12 @@ impl ClaimReconciler<'_> {
         if let Some(at) = forced.filter(|_| draining.is_some()) {
             self.plan.wake_at(at);
         }
+        let held_until = draining.and_then(|node| self.held_until(claim, node, &pods));
         if let Some(node) = draining
-            && self.is_draining(claim, node, &pods)
+            && self.is_draining(claim, node, &pods, held_until)
         {
             let blocked = self.memory.blocked_drains.get(&node.name);
-            return node.is_tainted(labels::TAINT_DISRUPTED).then(|| conditions::draining(blocked));
+            return node.is_tainted(labels::TAINT_DISRUPTED).then(|| conditions::draining(blocked, held_until));
         }
         let mut volumes = DetachState::Detached;
         if let Some(node) = node {
@@ -92,17 +94,20 @@ impl ClaimReconciler<'_> {
     }
 
     /// Takes the next step of the drain; `false` when the node is drained.
-    fn is_draining(&mut self, claim: &Claim, node: &Node, pods: &[Arc<Pod>]) -> bool {
+    fn is_draining(&mut self, claim: &Claim, node: &Node, pods: &[Arc<Pod>], held_until: Option<Timestamp>) -> bool {
         if let Some(deadline) = claim.drain_deadline() {
             self.delete_expiring(deadline, pods);
         }
         if !node.is_tainted(labels::TAINT_DISRUPTED) {
-            self.begin_drain(node);
+            self.begin(node, held_until);
             self.check_unready(claim, node);
             return true;
         }
-        self.note_progress(node, Some(claim), pods);
-        self.exclude_from_load_balancers(node);
+        let leaving = self.leaving_pods(pods, held_until);
+        self.note_progress(node, Some(claim), pods, &leaving);
+        if held_until.is_none() || self.have_room(pods) {
+            self.exclude_from_load_balancers(node);
+        }
         if pods.is_empty() {
             let end = self.earliest_end(node);
             if end > self.now {
@@ -111,7 +116,7 @@ impl ClaimReconciler<'_> {
             return end > self.now;
         }
         self.wake_for_stuck(node, pods);
-        self.evict(&format!("draining the node of {}", claim.name), pods);
+        self.evict(&format!("draining the node of {}", claim.name), &leaving);
         self.check_unready(claim, node);
         true
     }
@@ -186,6 +191,16 @@ impl ClaimReconciler<'_> {
         (ids, machine)
     }
 
+    /// Taints a draining node. Load balancers use it as long as its pods are held back.
+    fn begin(&mut self, node: &Node, held_until: Option<Timestamp>) {
+        if held_until.is_none() {
+            self.begin_drain(node);
+        } else if !self.is_in_progress(node) {
+            let update = NodeUpdate::AddTaint(Taint::disrupted());
+            self.plan.update_node(node, update, "no new pods: Azure takes it away later");
+        }
+    }
+
     /// Taints a draining node, even without pods: until the taint is visible, kube-scheduler may bind pods to it.
     pub(super) fn begin_drain(&mut self, node: &Node) {
         if !self.is_in_progress(node) {
@@ -199,6 +214,7 @@ impl ClaimReconciler<'_> {
         let is_excluded = node.label(labels::EXCLUDE_FROM_LOAD_BALANCERS).is_some();
         if !is_excluded && tried.is_none_or(|again| again <= self.now) {
             self.memory.labels_tried.insert(node.name.clone(), self.now);
+            self.begin_anew(&node.name);
             self.begin_drain(node);
         }
     }

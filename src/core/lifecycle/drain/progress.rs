@@ -1,6 +1,5 @@
 //! How far a drain is, and which pod blocks it.
 
-use super::tiers::first_tier;
 use crate::lifecycle::ClaimReconciler;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
@@ -41,7 +40,7 @@ impl fmt::Display for BlockedDrain {
 pub(in crate::lifecycle) struct DrainProgress {
     /// When its taint was seen.
     began: Timestamp,
-    /// The pods that hold it, and which of them are being deleted, as a hash.
+    /// The pods that hold it, which of them are being deleted, and which are to leave now, as a hash.
     pods: u64,
     /// Since when they have not changed.
     unchanged_since: Timestamp,
@@ -62,9 +61,15 @@ impl ClaimReconciler<'_> {
         began.saturating_add(MIN_DRAIN).unwrap_or(Timestamp::MAX)
     }
 
-    /// Notes which pods hold the drain of a tainted node, and whether one of them blocks it.
-    pub(in crate::lifecycle) fn note_progress(&mut self, node: &Node, claim: Option<&Claim>, pods: &[Arc<Pod>]) {
-        let hash = pods_hash(pods);
+    /// Notes which pods hold the drain of a tainted node, and whether one of those that are to leave now blocks it.
+    pub(in crate::lifecycle) fn note_progress(
+        &mut self,
+        node: &Node,
+        claim: Option<&Claim>,
+        pods: &[Arc<Pod>],
+        leaving: &[Arc<Pod>],
+    ) {
+        let hash = pods_hash(pods).wrapping_add(pods_hash(leaving));
         // After a restart a drain that is known to be blocked stays so.
         let is_told = claim.is_some_and(|claim| {
             claim.status.termination.drained.as_ref().is_some_and(|drained| drained.holds == Some(false))
@@ -76,13 +81,10 @@ impl ClaimReconciler<'_> {
             (progress.pods, progress.unchanged_since) = (hash, self.now);
         }
         let due = progress.unchanged_since + BLOCKED_AFTER;
-        if due > self.now && !pods.is_empty() {
+        if due > self.now && !leaving.is_empty() {
             self.plan.wake_at(due);
         }
-        let blocking = || {
-            let tier = first_tier(pods);
-            tier.iter().find_map(|pod| Some((pod.key.clone(), self.why_it_stays(pod, node)?)))
-        };
+        let blocking = || leaving.iter().find_map(|pod| Some((pod.key.clone(), self.why_it_stays(pod, node)?)));
         match (due <= self.now).then(blocking).flatten() {
             Some((pod, reason)) => {
                 let claim = claim.map(|claim| claim.name.clone());
@@ -90,6 +92,13 @@ impl ClaimReconciler<'_> {
                 self.memory.blocked_drains.insert(node.name.clone(), blocked);
             }
             None => drop(self.memory.blocked_drains.remove(&node.name)),
+        }
+    }
+
+    /// Load balancers are told now to leave a node out: its drain takes at least so long from now on as any does.
+    pub(super) fn begin_anew(&mut self, node: &NodeName) {
+        if let Some(progress) = self.memory.drains.get_mut(node) {
+            progress.began = self.now;
         }
     }
 

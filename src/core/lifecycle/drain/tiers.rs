@@ -29,7 +29,7 @@ impl DrainTier {
 
 /// Of the pods that hold a drain, those of the first tier. One that is being deleted keeps the tiers after its own
 /// waiting.
-pub(super) fn first_tier(pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+pub(in crate::lifecycle) fn first_tier(pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
     let first = pods.iter().map(|pod| DrainTier::of(pod)).min();
     pods.iter().filter(|pod| Some(DrainTier::of(pod)) == first).cloned().collect()
 }

@@ -21,6 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use signs::Sign;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use unhealthy_share::counts_no_longer;
 pub(super) use unhealthy_share::{RecentRepairs, UnhealthyShares};
 pub use unhealthy_share::{RepairBlock, UnhealthyShare};
 
@@ -64,42 +65,52 @@ impl ClaimReconciler<'_> {
     /// is drained.
     pub(super) fn forceful_deadline(&mut self, claim: &Claim, node: Option<&Node>) -> Option<Timestamp> {
         let deleting_at = claim.deleting_at?;
-        let sign = match claim.status.forced {
+        let is_interrupted = match claim.status.forced {
             Some(ForcefulReason::Unhealthy) => {
                 let is_unhealthy = node.is_none_or(|node| self.first_sign(node, NodeHealthAction::Repair).is_some());
                 return is_unhealthy.then_some(deleting_at);
             }
-            Some(ForcefulReason::Interrupted | ForcefulReason::Preempted) => {
-                let sign = node.and_then(|node| self.first_sign(node, NodeHealthAction::Interruption));
-                sign.filter(|sign| sign.due <= self.now)
+            Some(ForcefulReason::Interrupted | ForcefulReason::Preempted) => true,
+            None => {
+                self.interruption(claim, node?)?;
+                false
             }
-            None => self.interruption(claim, node?).map(|(_, sign)| sign),
         };
-        let Some(sign) = sign else {
-            // What was announced is not known any more.
-            let is_interrupted = claim.status.forced.is_some() && claim.termination_at.is_none();
-            return is_interrupted.then_some(deleting_at + NOTICE);
-        };
-        // Where a notice is over and the VM is still there, the pods get as long again.
-        let known = [sign.not_before, Some(sign.since + NOTICE)].into_iter().flatten();
-        Some(known.into_iter().find(|at| *at > deleting_at).unwrap_or(deleting_at + NOTICE))
+        let announced = node.and_then(|node| self.announced_end(node, deleting_at));
+        // Where nothing is recorded, what was announced is not known any more.
+        announced.or_else(|| (is_interrupted && claim.termination_at.is_none()).then_some(deleting_at + NOTICE))
+    }
+
+    /// When Azure takes a VM away, by the earliest of all notices. Where one is over and the VM is still there, the pods get as
+    /// long again.
+    fn announced_end(&mut self, node: &Node, deleting_at: Timestamp) -> Option<Timestamp> {
+        self.note_taints(node);
+        let (health, tainted) = (&self.settings.node_health, &self.memory.tainted_since);
+        let signs =
+            health.of(NodeHealthAction::Interruption).filter_map(|rule| signs::seen(rule, node, tainted, self.now));
+        let ends = signs.filter(|sign| sign.due <= self.now).map(|sign| {
+            let known = [sign.not_before, Some(sign.since + NOTICE)].into_iter().flatten();
+            known.into_iter().find(|at| *at > deleting_at).unwrap_or(deleting_at + NOTICE)
+        });
+        ends.min()
     }
 
     /// Why Azure is about to take the VM of a node in use away. During an outage only where the node reports it itself; and, but
     /// for evictions of spot VMs, not while too many are unhealthy.
     fn interruption(&mut self, claim: &Claim, node: &Node) -> Option<(ForcefulReason, Sign)> {
         claim.status.initialized.filter(|_| !self.is_paused(claim))?;
-        let sign = self.first_sign(node, NodeHealthAction::Interruption)?;
-        let is_reported = node.ready || self.memory.outage.is_none();
-        if !self.is_due(&sign) || !is_reported {
+        let mut due = self.signs(node, NodeHealthAction::Interruption);
+        due.retain(|sign| self.is_due(sign));
+        if due.is_empty() || !(node.ready || self.memory.outage.is_none()) {
             return None;
         }
-        if is_eviction(claim, &sign, self.now) {
-            return Some((ForcefulReason::Preempted, sign));
+        // Of several notices that of an eviction is for the next moments.
+        if let Some(eviction) = due.iter().find(|sign| is_eviction(claim, sign, self.now)) {
+            return Some((ForcefulReason::Preempted, eviction.clone()));
         }
         match self.share_block(claim) {
             Some(block) => self.note_blocked(node, block),
-            None => Some((ForcefulReason::Interrupted, sign)),
+            None => Some((ForcefulReason::Interrupted, due.into_iter().min_by_key(|sign| sign.due)?)),
         }
     }
 
@@ -115,6 +126,12 @@ impl ClaimReconciler<'_> {
             Some(block) => self.note_blocked(node, block),
             None => Some((ForcefulReason::Unhealthy, sign)),
         }
+    }
+
+    /// A node has been unhealthy for longer than is tolerated.
+    pub(super) fn is_unhealthy(&mut self, node: &Node) -> bool {
+        let sign = self.first_sign(node, NodeHealthAction::Repair);
+        sign.is_some_and(|sign| self.is_due(&sign))
     }
 
     /// Notes why nothing follows from what a node shows.
@@ -170,7 +187,9 @@ impl ClaimReconciler<'_> {
                 .filter_map(|rule| Some((rule.action, signs::seen(rule, node, &memory.tainted_since, *now)?)));
             signs.any(|(action, sign)| match action {
                 NodeHealthAction::Repair => true,
-                NodeHealthAction::Interruption => !claim.is_some_and(|claim| is_eviction(claim, &sign, *now)),
+                NodeHealthAction::Interruption => {
+                    !claim.is_some_and(|claim| is_eviction(claim, &sign, *now) || counts_no_longer(claim, *now))
+                }
             })
         };
         let count = || UnhealthyShares::of(snapshot, &memory.recent_repairs, is_unhealthy, *now);
@@ -180,10 +199,14 @@ impl ClaimReconciler<'_> {
 
     /// The sign of this action that is tolerated for the shortest time from now on.
     fn first_sign(&mut self, node: &Node, action: NodeHealthAction) -> Option<Sign> {
+        self.signs(node, action).into_iter().min_by_key(|sign| sign.due)
+    }
+
+    /// The signs of this action that are seen on a node.
+    fn signs(&mut self, node: &Node, action: NodeHealthAction) -> Vec<Sign> {
         self.note_taints(node);
-        let rules = Arc::clone(&self.settings.node_health);
-        let signs = rules.of(action).filter_map(|rule| signs::seen(rule, node, &self.memory.tainted_since, self.now));
-        signs.min_by_key(|sign| sign.due)
+        let (rules, tainted) = (&self.settings.node_health, &self.memory.tainted_since);
+        rules.of(action).filter_map(|rule| signs::seen(rule, node, tainted, self.now)).collect()
     }
 
     /// Notes since when configured taints have been seen on a node.

@@ -94,7 +94,7 @@ struct Repair {
     pool: Option<NodePoolName>,
     /// When its NodeClaim was deleted.
     at: Timestamp,
-    /// Its NodeClaim still exists: it counts for as long as it does.
+    /// Its NodeClaim still exists, and counts for as long as it does.
     is_under_way: bool,
 }
 
@@ -110,7 +110,11 @@ impl RecentRepairs {
         let is_limited = |claim: &&Arc<Claim>| claim.status.forced.is_some_and(ForcefulReason::is_limited);
         for claim in snapshot.claims().values().filter(|claim| claim.is_ours()).filter(is_limited) {
             let (pool, at) = (claim.spec.pool.clone(), claim.deleting_at.unwrap_or(now));
-            self.0.insert(claim.name.clone(), Repair { pool, at, is_under_way: true });
+            if !counts_no_longer(claim, now) {
+                let is_under_way =
+                    claim.deleting_at.is_none() || claim.status.forced != Some(ForcefulReason::Interrupted);
+                self.0.insert(claim.name.clone(), Repair { pool, at, is_under_way });
+            }
         }
     }
 
@@ -118,6 +122,12 @@ impl RecentRepairs {
     pub(super) fn next_end(&self) -> Option<Timestamp> {
         self.0.values().filter(|repair| !repair.is_under_way).map(|repair| repair.at + REPAIR_COUNTS_FOR).min()
     }
+}
+
+/// An interruption counts for as long as a repair, though its NodeClaim may be there for hours, until Azure takes its VM away.
+pub(super) fn counts_no_longer(claim: &Claim, now: Timestamp) -> bool {
+    let deleting_at = claim.deleting_at.filter(|_| claim.status.forced == Some(ForcefulReason::Interrupted));
+    deleting_at.is_some_and(|at| now.duration_since(at) >= REPAIR_COUNTS_FOR)
 }
 
 /// How many nodes are unhealthy in each NodePool, and in the cluster.

@@ -45,7 +45,7 @@ impl World {
 
     /// Decides; the report that is to be written, and when to decide again.
     fn decide(&mut self, seconds: i64) -> (Option<ClaimReport>, Option<Timestamp>) {
-        let plan = lifecycle(&self.snapshot, &mut self.memory, &settings(), at(seconds));
+        let plan = lifecycle(&self.snapshot, &mut self.memory, &ProvisionMemory::default(), &settings(), at(seconds));
         let mut reports = plan.commands.into_iter().filter_map(|planned| match planned.command {
             Command::UpdateClaim { update: ClaimUpdate::Report(report), .. } => Some(*report),
             _ => None,

@@ -34,7 +34,7 @@ fn ms(n: i64) -> jiff::Timestamp {
 }
 
 fn decided_at(snapshot: &Snapshot, memory: &mut LifecycleMemory, now: jiff::Timestamp) -> Plan {
-    lifecycle(snapshot, memory, &settings(), now)
+    lifecycle(snapshot, memory, &ProvisionMemory::default(), &settings(), now)
 }
 
 /// The moments, in milliseconds, of the attempts of half a minute, which are all answered so.
@@ -449,7 +449,11 @@ fn a_drain_that_moves_again_is_blocked_no_more() {
     snapshot.put_claim(claim);
     assert_eq!(told(&decided(&snapshot, &mut memory, 31)), None, "it is written");
     let mut restarted = LifecycleMemory::default();
-    assert_eq!(told(&lifecycle(&snapshot, &mut restarted, &settings(), at(32))), None, "after a restart too");
+    assert_eq!(
+        told(&lifecycle(&snapshot, &mut restarted, &ProvisionMemory::default(), &settings(), at(32))),
+        None,
+        "after a restart too"
+    );
     let pod = Pod { deleting_at: Some(at(40)), ..Pod::clone(&first_pod(&snapshot)) };
     snapshot.put_pod(pod);
     let drained = told(&decided(&snapshot, &mut memory, 41)).unwrap().drained.unwrap();

@@ -405,7 +405,8 @@ fn a_launch_continues_in_the_mode_of_its_intent() {
         claim.intent = named.map(|machine| LaunchIntent { machine, ..intent(&a_claim(), offering(SMALL, 1, Spot)) });
         snapshot.put_claim(claim.clone());
         let settings = crate::model::settings::Settings { aks_machine_pool: configured, ..settings() };
-        let plan = lifecycle(&snapshot, &mut LifecycleMemory::default(), &settings, start());
+        let plan =
+            lifecycle(&snapshot, &mut LifecycleMemory::default(), &ProvisionMemory::default(), &settings, start());
         let mut executor = crate::engine::executor::Executor::default();
         let planned = plan.commands.into_iter().next().unwrap();
         assert!(executor.start(planned, &snapshot, &settings, start()));
@@ -431,7 +432,7 @@ fn an_intent_is_looked_at_once_after_a_restart_or_a_pause_before_it_is_given_up(
     begun.intent = Some(intent(&begun, offering(SMALL, 1, Spot)));
     snapshot.put_claim(begun);
     let decide = |snapshot: &Snapshot, memory: &mut LifecycleMemory, seconds| {
-        let plan = lifecycle(snapshot, memory, &settings(), at(seconds));
+        let plan = lifecycle(snapshot, memory, &ProvisionMemory::default(), &settings(), at(seconds));
         let name = |command: &Command| match command {
             Command::Launch(_) => "launch",
             Command::DeleteClaim { .. } => "delete",

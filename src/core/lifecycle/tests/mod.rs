@@ -18,6 +18,7 @@ use crate::plan::{
     ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Command, Effect, Launch, NodeUpdate, Plan, Reply, Script,
     Step, Terminate,
 };
+use crate::provisioning::ProvisionMemory;
 use crate::snapshot::Snapshot;
 use jiff::SignedDuration;
 use std::sync::Arc;
@@ -314,7 +315,7 @@ fn decided(snapshot: &Snapshot, memory: &mut LifecycleMemory, seconds: i64) -> P
     for node in snapshot.nodes().values().filter(|node| node.is_tainted(labels::TAINT_DISRUPTED)) {
         memory.drains.entry(node.name.clone()).or_insert_with(|| DrainProgress::begun(at(seconds - 60)));
     }
-    lifecycle(snapshot, memory, &settings(), at(seconds))
+    lifecycle(snapshot, memory, &ProvisionMemory::default(), &settings(), at(seconds))
 }
 
 fn words(plan: &Plan) -> Vec<&'static str> {

@@ -10,9 +10,10 @@ use crate::model::cluster::node::{ConditionStatus, Node, NodeCondition};
 use crate::model::cluster::pod::TaintEffect;
 use crate::model::cluster::pool::NodePool;
 use crate::model::errors::ClusterError;
-use crate::model::names::{NodePoolName, Uid};
+use crate::model::names::{NodePoolName, ObjectKey, Uid};
 use crate::model::settings::{NodeHealthRules, Pause, Settings};
 use crate::plan::{ClusterRead, SignOnNode};
+use crate::provisioning::provision;
 use jiff::Timestamp;
 
 /// A condition since the start.
@@ -180,6 +181,227 @@ fn the_deadline_is_when_azure_takes_the_vm_away() {
         let case = (reason, deleted, not_before, has_notice);
         assert_eq!(deadline(reason, deleted, not_before, has_notice), Some(at(found)), "{case:?}");
     }
+}
+
+/// The draining node of an interruption, whose VM Azure takes away after so many seconds, with two pods.
+fn taken_away_at(seconds: i64, change: impl FnOnce(&mut Claim, &mut Node)) -> Snapshot {
+    let mut snapshot = draining(|claim, node, _| {
+        node.taints.push(Taint::disrupted());
+        let announced = condition("VMEventScheduled", ConditionStatus::True, "Redeploy Scheduled: .");
+        node.conditions = vec![NodeCondition { not_before: Some(at(seconds)), ..announced }];
+        claim.status.forced = Some(Interrupted);
+        change(claim, node);
+    });
+    let node = Node::clone(snapshot.nodes().values().next().unwrap());
+    snapshot.put_pod(running("large", &Arc::new(shape("a", 1_500, 1)), &node));
+    snapshot
+}
+
+/// Other nodes that are ready, each with room for one of the pods.
+fn with_room(mut snapshot: Snapshot, nodes: usize) -> Snapshot {
+    for n in 0..nodes {
+        put(&mut snapshot, managed(&format!("general-b{n}"), &pool("general"), offering(SMALL, 1, Spot)));
+    }
+    snapshot
+}
+
+fn first_key(snapshot: &Snapshot) -> ObjectKey {
+    snapshot.pods().values().next().unwrap().key.clone()
+}
+
+/// What is decided about the drain after provisioning has looked for room for its pods.
+fn after_provisioning(snapshot: &Snapshot, seconds: i64) -> Plan {
+    let mut memory = LifecycleMemory::default();
+    let node = snapshot.nodes().values().next().unwrap();
+    memory.drains.insert(node.name.clone(), DrainProgress::begun(at(seconds - 60)));
+    next_after_provisioning(snapshot, &mut memory, seconds)
+}
+
+fn next_after_provisioning(snapshot: &Snapshot, memory: &mut LifecycleMemory, seconds: i64) -> Plan {
+    let mut provisioning = ProvisionMemory::default();
+    for second in [seconds - 20, seconds - 5] {
+        drop(provision(snapshot, &mut provisioning, &settings(), at(second), 1));
+    }
+    lifecycle(snapshot, memory, &provisioning, &settings(), at(seconds))
+}
+
+fn evictions(plan: &Plan) -> Vec<&str> {
+    let evicted = plan.commands.iter().map(|planned| match &planned.command {
+        Command::Evict { pod, .. } => Some(pod.name.as_str()),
+        _ => None,
+    });
+    evicted.flatten().collect()
+}
+
+#[test]
+fn pods_leave_an_interrupted_node_when_others_have_room_if_there_is_time() {
+    let evicted = |snapshot: &Snapshot, seconds| evictions(&after_provisioning(snapshot, seconds)).len();
+    // The pods end within half a minute.
+    let begins = 3_600 - 300 - 30;
+    for (nodes, second, expected) in [(0, 100, 0), (1, 100, 1), (2, 100, 2), (0, begins - 1, 0), (0, begins, 2)] {
+        let snapshot = with_room(taken_away_at(3_600, |_, _| {}), nodes);
+        assert_eq!(evicted(&snapshot, second), expected, "{nodes} other nodes, after {second} s");
+    }
+    let hurried = [
+        ("Azure takes it away soon", taken_away_at(300, |_, _| {})),
+        ("it has not been ready for a minute", taken_away_at(3_600, |_, node| node.ready = false)),
+        ("it is unwell", {
+            taken_away_at(3_600, |_, node| {
+                let notice = node.conditions.clone();
+                unwell(node);
+                node.conditions.extend(notice);
+            })
+        }),
+        ("Azure evicts it first", {
+            let spot = || condition("PreemptionScheduled", ConditionStatus::True, "");
+            taken_away_at(3_600, |_, node| node.conditions.push(NodeCondition { since: at(99), ..spot() }))
+        }),
+    ];
+    for (name, snapshot) in hurried {
+        assert_eq!(evicted(&snapshot, 100), 2, "{name}");
+    }
+    let blip = taken_away_at(3_600, |_, node| (node.ready, node.ready_since) = (false, at(41)));
+    assert_eq!(evicted(&blip, 100), 0, "it is not ready for a moment");
+}
+
+#[test]
+fn room_that_nobody_looks_for_is_forgotten() {
+    let mut snapshot = with_room(taken_away_at(3_600, |_, _| {}), 2);
+    let mut provisioning = ProvisionMemory::default();
+    let pass = |snapshot: &Snapshot, provisioning: &mut ProvisionMemory, seconds| {
+        provision(snapshot, provisioning, &settings(), at(seconds), 1).next
+    };
+    assert_eq!(pass(&snapshot, &mut provisioning, 80), Some(at(80)), "its pods may leave");
+    assert_eq!(provisioning.room().len(), 2);
+    let gone = first_key(&snapshot);
+    snapshot.remove_pod(&gone);
+    pass(&snapshot, &mut provisioning, 96);
+    assert_eq!(provisioning.room().len(), 1);
+    snapshot.pause = Pause::of([PauseSwitch::Launch]);
+    pass(&snapshot, &mut provisioning, 97);
+    assert!(provisioning.room().is_empty());
+}
+
+#[test]
+fn daemons_stay_with_the_pods_that_are_held_back() {
+    let mut snapshot = taken_away_at(3_600, |_, _| {});
+    let node = Node::clone(snapshot.nodes().values().next().unwrap());
+    let critical = PodShape { priority: 2_000_000_000, ..shape("dns", 1_000, 1) };
+    let left: Vec<Pod> = snapshot.pods().values().map(|pod| Pod::clone(pod)).collect();
+    left.iter().for_each(|pod| snapshot.remove_pod(&pod.key));
+    let daemon = running("daemon", &Arc::new(shape("daemon", 100, 1)), &node);
+    snapshot.put_pod(Pod { owner: PodOwner::DaemonSet, ..daemon });
+    snapshot.put_pod(running("dns", &Arc::new(critical), &node));
+    assert_eq!(evictions(&after_provisioning(&snapshot, 100)), [""; 0]);
+    assert_eq!(evictions(&after_provisioning(&with_room(snapshot, 1), 100)), ["daemon"]);
+}
+
+/// The node has the label of drains by now.
+fn left_out(snapshot: &mut Snapshot) {
+    let mut node = Node::clone(snapshot.nodes().values().next().unwrap());
+    node.labels.insert(Arc::from(labels::EXCLUDE_FROM_LOAD_BALANCERS), Arc::from(labels::EXCLUDED_BY));
+    snapshot.put_node(node);
+}
+
+#[test]
+fn pods_that_may_leave_are_not_held_back_again() {
+    let mut snapshot = taken_away_at(3_600, |_, _| {});
+    let mut slow = Pod::clone(snapshot.pods().values().next().unwrap());
+    slow.termination_grace = SignedDuration::from_mins(40);
+    snapshot.put_pod(slow.clone());
+    assert_eq!(after_provisioning(&snapshot, 899).next, Some(at(900)));
+    let plan = after_provisioning(&snapshot, 900);
+    assert_eq!((evictions(&plan).len(), words(&plan).contains(&"taint")), (2, true));
+    left_out(&mut snapshot);
+    snapshot.remove_pod(&slow.key);
+    assert_eq!(evictions(&after_provisioning(&snapshot, 1_000)), ["p"], "nor after a restart");
+}
+
+#[test]
+fn load_balancers_use_a_node_as_long_as_pods_are_held_back() {
+    for (seconds, expected) in [(3_600, "no new pods"), (300, "taint")] {
+        let snapshot = taken_away_at(seconds, |_, node| node.taints.clear());
+        assert_eq!(words(&after_provisioning(&snapshot, 100))[0], expected, "{seconds}");
+    }
+    for (nodes, is_left_out) in [(0, false), (1, false), (2, true)] {
+        let snapshot = with_room(taken_away_at(3_600, |_, _| {}), nodes);
+        assert_eq!(words(&after_provisioning(&snapshot, 100)).contains(&"taint"), is_left_out, "{nodes}");
+    }
+    // As where the pods have ended by themselves.
+    let mut empty = taken_away_at(3_600, |_, _| {});
+    let pods: Vec<_> = empty.pods().values().map(|pod| pod.key.clone()).collect();
+    pods.iter().for_each(|pod| empty.remove_pod(pod));
+    let mut memory = LifecycleMemory::default();
+    memory.drains.insert(empty.nodes().values().next().unwrap().name.clone(), DrainProgress::begun(at(0)));
+    assert!(words(&next_after_provisioning(&empty, &mut memory, 100)).contains(&"taint"));
+    left_out(&mut empty);
+    assert!(!words(&next_after_provisioning(&empty, &mut memory, 104)).contains(&"terminate"));
+    assert!(words(&next_after_provisioning(&empty, &mut memory, 105)).contains(&"terminate"));
+}
+
+#[test]
+fn a_drain_that_is_held_back_is_not_blocked() {
+    let mut snapshot = taken_away_at(3_600, |_, _| {});
+    let pods: Vec<Pod> = snapshot.pods().values().map(|pod| Pod::clone(pod)).collect();
+    pods.into_iter().for_each(|pod| snapshot.put_pod(Pod { do_not_disrupt: Some(DoNotDisrupt::Always), ..pod }));
+    let mut memory = LifecycleMemory::default();
+    for second in (100..3_200).step_by(100) {
+        drop(next_after_provisioning(&snapshot, &mut memory, second));
+        assert!(memory.blocked_drains.is_empty(), "{second}");
+    }
+    for (second, blocked) in [(3_270, 0), (3_299, 0), (3_300, 1)] {
+        drop(next_after_provisioning(&snapshot, &mut memory, second));
+        assert_eq!(memory.blocked_drains.len(), blocked, "{second}");
+    }
+}
+
+#[test]
+fn an_eviction_counts_though_another_notice_may_not() {
+    let snapshot = many(&["a"], 5, 3, |node| {
+        let announced = |kind, message| condition(kind, ConditionStatus::True, message);
+        let redeployed = announced("VMEventScheduled", "Redeploy Scheduled: .");
+        node.conditions = vec![NodeCondition { not_before: Some(at(7_200)), ..redeployed }];
+        // Later than the other.
+        node.conditions.push(NodeCondition { since: at(1), ..announced("PreemptionScheduled", "") });
+    });
+    let marked =
+        decided(&snapshot, &mut LifecycleMemory::default(), 1_000).commands.into_iter().filter_map(|planned| {
+            match planned.command {
+                Command::UpdateClaim { update: ClaimUpdate::Forced(reason), .. } => Some(reason),
+                _ => None,
+            }
+        });
+    assert_eq!(marked.collect::<Vec<_>>(), [ForcefulReason::Preempted; 3]);
+}
+
+/// The first is there until Azure takes it away.
+#[test]
+fn an_interruption_counts_as_unhealthy_for_half_an_hour() {
+    let mut snapshot = many(&["a"], 5, 2, |node| {
+        let announced = condition("VMEventScheduled", ConditionStatus::True, "Redeploy Scheduled: .");
+        node.conditions = vec![NodeCondition { not_before: Some(at(7_200)), ..announced }];
+    });
+    let first = Claim::clone(snapshot.claims().values().next().unwrap());
+    let mut status = first.status.clone();
+    status.forced = Some(Interrupted);
+    snapshot.put_claim(Claim { deleting_at: Some(at(0)), status, ..first });
+    let mut memory = LifecycleMemory::default();
+    assert!(!words(&decided(&snapshot, &mut memory, 1_799)).contains(&"mark"));
+    assert!(words(&decided(&snapshot, &mut memory, 1_800)).contains(&"mark"));
+}
+
+#[test]
+fn a_drain_whose_pods_are_held_back_says_so() {
+    let snapshot = taken_away_at(3_600, |claim, _| claim.termination_at = Some(at(3_600)));
+    let plan = after_provisioning(&snapshot, 100);
+    assert_eq!(plan.next, Some(at(3_270)));
+    let told = plan.commands.iter().find_map(|planned| match &planned.command {
+        Command::UpdateClaim { update: ClaimUpdate::Terminating(conditions), .. } => conditions.drained.clone(),
+        _ => None,
+    });
+    let told = told.unwrap();
+    let wanted = format!("pods leave when other nodes have room for them, at the latest from {} on", at(3_270));
+    assert_eq!((told.holds, &*told.reason, &*told.message), (None, "Draining", &*wanted));
 }
 
 #[test]
@@ -558,7 +780,8 @@ fn nothing_follows_while_disruption_is_paused_or_where_no_rule_says_so() {
         let mut snapshot = one(|_, node| change(node));
         let rules = Arc::new(NodeHealthRules::new(Vec::new()));
         let without = Settings { node_health: rules, ..settings() };
-        let plan = lifecycle(&snapshot, &mut LifecycleMemory::default(), &without, at(5_000));
+        let plan =
+            lifecycle(&snapshot, &mut LifecycleMemory::default(), &ProvisionMemory::default(), &without, at(5_000));
         assert!(plan.commands.is_empty());
         snapshot.pause = Pause::of([PauseSwitch::Disrupt]);
         assert!(decide(&snapshot, 5_000).is_empty());

@@ -30,7 +30,7 @@ fn launched(name: &str, second: i64) -> Claim {
 
 /// Decides, lets all that is deleted disappear, and returns how the pool may launch.
 fn step(snapshot: &mut Snapshot, memory: &mut LifecycleMemory, second: i64) -> Option<PoolHold> {
-    let plan = lifecycle(snapshot, memory, &settings(), at(second));
+    let plan = lifecycle(snapshot, memory, &ProvisionMemory::default(), &settings(), at(second));
     for planned in plan.commands {
         if let Command::DeleteClaim { claim, .. } = planned.command {
             snapshot.remove_claim(&claim.name);
@@ -212,7 +212,8 @@ fn joined(change: impl FnOnce(&mut Claim, &mut Node)) -> Snapshot {
 }
 
 fn deleted(snapshot: &Snapshot, second: i64) -> Option<String> {
-    let plan = lifecycle(snapshot, &mut LifecycleMemory::default(), &settings(), at(second));
+    let plan =
+        lifecycle(snapshot, &mut LifecycleMemory::default(), &ProvisionMemory::default(), &settings(), at(second));
     let delete = plan.commands.iter().find(|planned| matches!(planned.command, Command::DeleteClaim { .. }));
     delete.map(|planned| planned.reason.to_string())
 }

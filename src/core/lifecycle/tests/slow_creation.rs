@@ -39,7 +39,7 @@ fn a_vm_that_is_being_created_has_an_hour_and_any_other_the_launch_timeout() {
         if let Some(is_creating) = is_creating {
             memory.record_launch(&LaunchReport { claim: claim.name.clone(), is_creating });
         }
-        let plan = lifecycle(&snapshot, &mut memory, &settings, at(minutes * MINUTE));
+        let plan = lifecycle(&snapshot, &mut memory, &ProvisionMemory::default(), &settings, at(minutes * MINUTE));
         plan.commands
             .into_iter()
             .filter_map(|planned| match planned.command {

@@ -74,7 +74,8 @@ fn what_an_interrupted_or_recent_launch_has_created_may_appear_later() {
         snapshot
     };
     let looks_again = |snapshot: &Snapshot| {
-        let plan = lifecycle(snapshot, &mut LifecycleMemory::default(), &settings(), at(3_600));
+        let plan =
+            lifecycle(snapshot, &mut LifecycleMemory::default(), &ProvisionMemory::default(), &settings(), at(3_600));
         let terminate = plan.commands.into_iter().find_map(|planned| match planned.command {
             Command::Terminate(terminate) => Some(terminate.look_again),
             _ => None,

@@ -35,8 +35,8 @@ impl World {
             Action::UpgradeKubernetes { version, new_nodes } => self.upgrade(version, new_nodes),
             Action::DeleteClaim { nth } => self.delete_claim(nth),
             Action::DeleteNode { nth } => self.delete_node(nth),
-            Action::SetNodeCondition { nth, kind, status, message } => {
-                let (reason, not_before) = (Arc::clone(&kind), None);
+            Action::SetNodeCondition { nth, kind, status, message, begins_in } => {
+                let (reason, not_before) = (Arc::clone(&kind), begins_in.map(|time| now + time));
                 self.set_node_condition(nth, NodeCondition { kind, status, since: now, reason, message, not_before });
             }
             Action::Pause { switches, duration } => self.pause(switches, duration),

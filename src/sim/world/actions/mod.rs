@@ -115,6 +115,9 @@ pub enum Action {
         status: ConditionStatus,
         /// Its message.
         message: Arc<str>,
+        /// How long after it the event begins that it announces, if it says that.
+        #[serde(rename = "beginsIn", default, deserialize_with = "fields::some_duration")]
+        begins_in: Option<SignedDuration>,
     },
     /// Azure's quotas change.
     Quota {

@@ -1,6 +1,8 @@
 //! Nodes that are sick, and VMs of which Azure announces the end.
 
+use super::crash_safety::budget_of;
 use super::*;
+use crate::workload::BudgetLimit;
 use napkeeper_core::lifecycle::RepairBlock;
 use napkeeper_core::model::cluster::node::ConditionStatus;
 use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Pod};
@@ -16,7 +18,7 @@ fn secs(seconds: i64) -> SignedDuration {
 fn unhealthy(nth: usize, is_healthy: bool) -> Action {
     let status = if is_healthy { ConditionStatus::True } else { ConditionStatus::False };
     let kind = Arc::from("kubernetes.azure.com/NodeHealthy");
-    Action::SetNodeCondition { nth, kind, status, message: Arc::from("") }
+    Action::SetNodeCondition { nth, kind, status, message: Arc::from(""), begins_in: None }
 }
 
 /// Two pods on each node of this capacity type, which end in 10 s and which no budget lets go.
@@ -102,6 +104,63 @@ fn nodes_for_the_pods_of_an_evicted_vm_are_launched_at_once() {
     }
 }
 
+/// Azure takes the VM of the first node away an hour after the notice.
+fn taken_away_in_an_hour(seed: u64) -> WorldSetup {
+    let (kind, message) = (Arc::from("VMEventScheduled"), Arc::from("Redeploy Scheduled: ."));
+    let begins_in = Some(SignedDuration::from_hours(1));
+    let notice = Action::SetNodeCondition { nth: 0, kind, status: ConditionStatus::True, message, begins_in };
+    two_pods_each(seed, "on-demand", 12, vec![(NOTICE_AT, notice)])
+}
+
+#[test]
+fn a_node_is_replaced_before_its_pods_leave_where_azure_gives_time() {
+    for seed in 1..=2 {
+        let start = taken_away_in_an_hour(seed);
+        let (_, before) = announced(&start, true);
+        let mut world = world_at(&start, NOTICE_AT, true);
+        let is_left = |world: &World| before.iter().any(|pod| world.cluster().state().pods().get(pod).is_none());
+        let ready = |world: &World| nodes(world, true).len();
+        let end = world.now() + SignedDuration::from_mins(15);
+        while !is_left(&world) && world.now() < end {
+            let next = world.now() + secs(1);
+            world.run_until(next).unwrap();
+        }
+        assert!(is_left(&world), "seed {seed}: its pods have not left");
+        assert_eq!(ready(&world), 7, "seed {seed}: the new node is in use, and the old one is still there");
+        world.run_until(end).unwrap();
+        assert_eq!((claims(&world).len(), running(&world).len()), (6, 12), "seed {seed}");
+        assert_eq!(logged(&world, EventKind::Disrupt, "interrupted"), 1, "seed {seed}");
+    }
+}
+
+#[test]
+fn without_room_pods_leave_five_minutes_before_azure_takes_the_node_away() {
+    let mut start = taken_away_in_an_hour(1);
+    start.manifests.pools[0].limits.nodes = Some(6);
+    let (_, before) = announced(&start, true);
+    // Their own ten seconds come on top.
+    let begins = NOTICE_AT + SignedDuration::from_mins(55) - secs(10);
+    for (after, left) in [(-5, 0), (30, before.len())] {
+        let world = world_at(&start, begins + secs(after), true);
+        let gone = before.iter().filter(|pod| world.cluster().state().pods().get(pod).is_none()).count();
+        assert_eq!(gone, left, "{after} s after the time at which they have to leave");
+    }
+    assert_eq!(running(&world_at(&start, NOTICE_AT + SignedDuration::from_mins(70), true)).len(), 12);
+}
+
+/// No PodDisruptionBudget lets a pod go, so that the node that is launched for them is empty until their time is over.
+#[test]
+fn a_node_that_waits_for_its_pods_is_not_deleted_for_being_empty() {
+    let mut start = taken_away_in_an_hour(1);
+    start.manifests.pools[0].disruption.budgets =
+        vec![Budget { nodes: BudgetNodes::Percent(100), reasons: None, window: None }];
+    start.manifests.budgets = vec![budget_of("inflate", BudgetLimit::MaxUnavailable(0))];
+    let world = world_at(&start, NOTICE_AT + SignedDuration::from_mins(50), true);
+    assert_eq!((created_claims(&world), nodes(&world, true).len(), running(&world).len()), (7, 7, 12));
+    let over = world_at(&start, NOTICE_AT + SignedDuration::from_mins(70), true);
+    assert_eq!((created_claims(&over), nodes(&over, true).len(), running(&over).len()), (7, 6, 12));
+}
+
 #[test]
 fn a_freeze_of_some_seconds_disrupts_nothing() {
     let freeze = Action::SetNodeCondition {
@@ -109,6 +168,7 @@ fn a_freeze_of_some_seconds_disrupts_nothing() {
         kind: Arc::from("VMEventScheduled"),
         status: ConditionStatus::True,
         message: Arc::from("Freeze Scheduled: Sat, 01 Aug 2026 05:41:02 GMT. DurationInSeconds: 5."),
+        begins_in: None,
     };
     let start = two_pods_each(1, "on-demand", 12, vec![(NOTICE_AT, freeze)]);
     assert_eq!(pods(&run_to(&start, 60)), pods(&run_to(&start, 19)));
@@ -180,7 +240,7 @@ fn nodes_that_become_sick_one_after_the_other_are_not_all_replaced() {
 fn an_agent_that_announces_the_end_of_every_vm_does_not_end_them() {
     let notice = |nth| {
         let (kind, message) = (Arc::from("VMEventScheduled"), Arc::from("Terminate Scheduled: ."));
-        (NOTICE_AT, Action::SetNodeCondition { nth, kind, status: ConditionStatus::True, message })
+        (NOTICE_AT, Action::SetNodeCondition { nth, kind, status: ConditionStatus::True, message, begins_in: None })
     };
     let start = two_pods_each(1, "on-demand", 20, (0..10).map(notice).collect());
     assert_eq!(pods(&run_to(&start, 60)), pods(&run_to(&start, 19)));
@@ -191,13 +251,18 @@ fn a_crash_at_any_step_of_an_interruption_or_a_repair_changes_nothing_but_its_ti
     use crate::world::{Crash, CrashPoint, WriteSide};
     let sick = two_pods_each(1, "on-demand", 12, vec![(NOTICE_AT, unhealthy(0, false))]);
     let evicted = two_pods_each(1, "spot", 12, vec![(NOTICE_AT, Action::EvictSpotAnnounced { count: 1 })]);
-    for (start, category) in [(sick, "unhealthy"), (evicted, "preempted")] {
+    let announced = taken_away_in_an_hour(1);
+    let mut without_room = taken_away_in_an_hour(1);
+    without_room.manifests.pools[0].limits.nodes = Some(6);
+    for (start, category) in
+        [(sick, "unhealthy"), (evicted, "preempted"), (announced, "interrupted"), (without_room, "interrupted")]
+    {
         let writes = world_at(&start, NOTICE_AT - secs(1), true).controller.writes;
         let first = claims(&run_to(&start, 19));
         for (write, side) in (writes..writes + 8).flat_map(|n| [(n, WriteSide::Before), (n, WriteSide::After)]) {
             let mut world = World::new(catalog(), start.clone()).unwrap();
             world.plan_crashes([Crash { at: CrashPoint::Write(write), side, down_for: secs(20) }]);
-            let end = world.now() + SignedDuration::from_mins(60);
+            let end = world.now() + SignedDuration::from_mins(90);
             world.run_until(end).unwrap();
             let left = claims(&world).iter().filter(|name| first.contains(name)).count();
             assert_eq!((left, claims(&world).len(), running(&world).len()), (5, 6, 12), "{category}: write {write}");
