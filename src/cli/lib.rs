@@ -18,6 +18,7 @@ mod plugin;
 mod policies;
 mod policy_args;
 mod published_facts;
+mod repository;
 mod rules;
 mod schema;
 mod simulate;

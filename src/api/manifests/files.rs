@@ -1,8 +1,9 @@
 //! Manifest files below a path, and their content.
 
 use super::Problem;
+use super::other_files::{CHART, OtherFile, is_of_chart, is_template};
 use crate::yaml::{self, Chunk, Document, Reading};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -61,10 +62,13 @@ pub struct Loaded {
     pub files: Vec<Source>,
     /// What could not be read.
     pub unreadable: Vec<Problem>,
+    /// Files that are no manifests, and how many.
+    pub others: BTreeMap<OtherFile, usize>,
 }
 
 /// Reads files and folders: in folders every `.yaml`, `.yml` and `.json` file, by name, without hidden folders,
-/// `target` and `node_modules`. `-` is the standard input. A file with several paths is read once.
+/// `target` and `node_modules`, and without Helm charts and templates, which are counted. `-` is the standard input. A file with
+/// several paths is read once.
 #[must_use]
 pub fn load(paths: &[PathBuf]) -> Loaded {
     let mut walk = Walk::default();
@@ -102,7 +106,7 @@ impl Walk {
             Ok(n) if n as u64 > MAX_FILE_BYTES => {
                 self.record_unreadable(Path::new("<stdin>"), format!("is larger than {} MiB", MAX_FILE_BYTES >> 20));
             }
-            Ok(_) => self.add_file(Path::new("<stdin>"), bytes),
+            Ok(_) => self.add_file(Path::new("<stdin>"), bytes, true),
             Err(error) => self.record_unreadable(Path::new("<stdin>"), error),
         }
     }
@@ -111,14 +115,16 @@ impl Walk {
     fn visit(&mut self, path: &Path, depth: usize, named: bool) {
         let real = match fs::canonicalize(path) {
             Ok(real) => real,
-            Err(error) => return self.record_unreadable(path, read_failure(&error)),
+            Err(error) => {
+                return self.record_unreadable(path, link_failure(path).unwrap_or_else(|| read_failure(&error)));
+            }
         };
         if real.is_dir() {
             if (named || !is_skipped(path)) && self.visited.insert(real) {
                 self.visit_dir(path, depth);
             }
         } else if (named || is_manifest(path)) && self.visited.insert(real) {
-            self.read_file(path);
+            self.read_file(path, named);
         }
     }
 
@@ -133,10 +139,12 @@ impl Walk {
         match entries {
             Ok(mut names) => {
                 names.sort();
+                let is_chart = path.join(CHART).is_file();
                 for name in names {
-                    // Dangling links are skipped.
-                    let child = if path == Path::new(".") { PathBuf::from(name) } else { path.join(name) };
-                    if child.exists() {
+                    let child = if path == Path::new(".") { PathBuf::from(&name) } else { path.join(&name) };
+                    if is_chart && is_of_chart(Path::new(&name)) {
+                        *self.loaded.others.entry(OtherFile::HelmChart).or_default() += manifests_in(&child, depth + 1);
+                    } else if child.exists() || is_manifest(&child) {
                         self.visit(&child, depth + 1, false);
                     }
                 }
@@ -145,24 +153,47 @@ impl Walk {
         }
     }
 
-    fn read_file(&mut self, path: &Path) {
+    fn read_file(&mut self, path: &Path, named: bool) {
         let size = fs::metadata(path).map(|m| m.len());
         match size.and_then(|size| if size > MAX_FILE_BYTES { Ok(None) } else { fs::read(path).map(Some) }) {
-            Ok(Some(bytes)) => self.add_file(path, bytes),
+            Ok(Some(bytes)) => self.add_file(path, bytes, named),
             Ok(None) => self.record_unreadable(path, format!("is larger than {} MiB", MAX_FILE_BYTES >> 20)),
             Err(error) => self.record_unreadable(path, read_failure(&error)),
         }
     }
 
-    fn add_file(&mut self, path: &Path, bytes: Vec<u8>) {
+    fn add_file(&mut self, path: &Path, bytes: Vec<u8>, named: bool) {
         match String::from_utf8(bytes) {
-            Ok(text) => self.loaded.files.push(load_text(&display_name(path), text)),
+            Ok(text) => {
+                let source = load_text(&display_name(path), text);
+                if !named && is_template(&source) {
+                    *self.loaded.others.entry(OtherFile::Template).or_default() += 1;
+                } else {
+                    self.loaded.files.push(source);
+                }
+            }
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
                 self.record_unreadable(path, format!("is not valid UTF-8 (byte {at})"));
             }
         }
     }
+}
+
+/// Why a symbolic link cannot be read.
+fn link_failure(path: &Path) -> Option<String> {
+    let target = fs::read_link(path).ok()?;
+    Some(format!("is a symbolic link to {}, which cannot be read: repair it or remove it", target.display()))
+}
+
+/// How many files below a path have names of manifests.
+fn manifests_in(path: &Path, depth: usize) -> usize {
+    if !path.is_dir() {
+        return usize::from(is_manifest(path));
+    }
+    let entries = fs::read_dir(path).ok().filter(|_| depth <= MAX_DEPTH);
+    let paths = entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    paths.map(|child| manifests_in(&child, depth + 1)).sum()
 }
 
 /// Why a path cannot be read, and what to do.
@@ -218,6 +249,38 @@ mod tests {
         assert_eq!(names(&loaded, root), ["a.yaml", "b.yml", "c.json", "sub/d.yaml"]);
         assert_eq!(loaded.unreadable.len(), 1);
         assert!(loaded.unreadable[0].file.ends_with("nowhere"));
+    }
+
+    #[test]
+    fn charts_and_templates_are_counted_and_broken_links_are_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        for (file, text) in [
+            ("pool.yaml", "kind: NodePool\n"),
+            ("chart/Chart.yaml", "name: a\n"),
+            ("chart/values.yaml", "a: 1\n"),
+            ("chart/templates/pool.yaml", "name: {{ .Values.name }}\n"),
+            ("chart/templates/more/class.yaml", "a: 1\n"),
+            ("chart/crds/crd.yaml", "kind: CustomResourceDefinition\n"),
+            ("ansible/play.yaml", "a: {{ b }}\n"),
+        ] {
+            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            fs::write(root.join(file), text).unwrap();
+        }
+        let loaded = load(&[root.to_owned()]);
+        assert_eq!(names(&loaded, root), ["chart/crds/crd.yaml", "pool.yaml"]);
+        assert_eq!(loaded.others, BTreeMap::from([(OtherFile::HelmChart, 4), (OtherFile::Template, 1)]));
+        assert_eq!(loaded.unreadable, []);
+        // One that is given by name is meant.
+        assert_eq!(load(&[root.join("ansible/play.yaml")]).files.len(), 1);
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(root.join("nowhere"), root.join("link.yaml")).unwrap();
+            std::os::unix::fs::symlink(root.join("nowhere"), root.join("link.txt")).unwrap();
+            let unreadable = load(&[root.to_owned()]).unreadable;
+            assert_eq!(unreadable.len(), 1);
+            assert!(unreadable[0].message.starts_with("is a symbolic link to "), "{}", unreadable[0].message);
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The manifests and the scenario of a simulation.
 
-use super::super::output;
+use super::super::{output, repository};
 use anyhow::bail;
 use napkeeper_api::config;
-use napkeeper_api::manifests::{self, Loaded, Problem};
+use napkeeper_api::manifests::{self, Loaded, Problem, may_be_object};
 use napkeeper_api::yaml::Document;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_sim::scenario::{self, Manifests, Scenario, is_scenario};
@@ -89,7 +89,7 @@ pub(crate) fn read(
 /// The files of the folder, with the scenario of the command line in place of its own.
 fn load(args: InputArgs<'_>, from: &str) -> anyhow::Result<Loaded> {
     let mut loaded = match args.path {
-        Some(path) => manifests::load(&[path.to_owned()]),
+        Some(path) => repository::load(path),
         None => quickstart(),
     };
     if loaded.files.is_empty() && loaded.unreadable.is_empty() {
@@ -112,7 +112,7 @@ fn load(args: InputArgs<'_>, from: &str) -> anyhow::Result<Loaded> {
 
 fn quickstart() -> Loaded {
     let source = |(name, text): (&str, &str)| manifests::load_text(&format!("quickstart/{name}"), text.to_owned());
-    Loaded { files: QUICKSTART.into_iter().map(source).collect(), unreadable: Vec::new() }
+    Loaded { files: QUICKSTART.into_iter().map(source).collect(), ..Loaded::default() }
 }
 
 /// The valid documents, and whether that is all of them.
@@ -133,7 +133,9 @@ fn valid_documents<'d>(loaded: &'d Loaded, err: &mut dyn Write) -> anyhow::Resul
             valid.all = false;
         }
         let is_valid = |d: &&Document| {
-            !config::is_config(&d.file) && !validator.validate_document(d).findings.iter().any(|f| is_error(&f))
+            !config::is_config(&d.file)
+                && may_be_object(&d.value)
+                && !validator.validate_document(d).findings.iter().any(|f| is_error(&f))
         };
         valid.documents.extend(source.parsed().documents.iter().filter(is_valid));
     }

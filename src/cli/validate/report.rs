@@ -5,6 +5,7 @@ use super::input::Input;
 use super::suppress::Suppressed;
 use super::verdicts::{ReportedFinding, Verdicts};
 use crate::{Outcome, output};
+use napkeeper_api::manifests::OtherFile;
 use napkeeper_verdict::Severity;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -37,6 +38,10 @@ pub(super) struct Summary {
     pub(super) unchanged: usize,
     /// Files that are patches of a kustomization.
     pub(super) patches: usize,
+    /// Files of Helm charts.
+    pub(super) charts: usize,
+    /// Files that are templates of other tools.
+    pub(super) templates: usize,
     /// The Git revision that was read; absent for the working tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) revision: Option<String>,
@@ -49,6 +54,7 @@ impl Report {
         let Suppressed { verdicts, counts } = suppressed;
         let Verdicts { input, files, findings, checked, skipped, definitions } = verdicts;
         let errors = findings.iter().filter(|reported| reported.finding.severity == Severity::Error).count();
+        let others = |what| input.others.get(&what).copied().unwrap_or_default();
         let summary = Summary {
             files,
             checked,
@@ -60,6 +66,8 @@ impl Report {
             known: counts.known,
             unchanged: counts.unchanged,
             patches: input.patches,
+            charts: others(OtherFile::HelmChart),
+            templates: others(OtherFile::Template),
             revision: input.revision.clone(),
             skipped,
         };
@@ -101,6 +109,8 @@ impl Summary {
             (self.known, format!("{} in the baseline", self.known)),
             (self.unchanged, format!("{} in unchanged files not shown", self.unchanged)),
             (self.patches, format!("ignored {patches} of kustomizations")),
+            (self.charts, format!("ignored {} {}", self.charts, OtherFile::HelmChart.noun(self.charts))),
+            (self.templates, format!("ignored {} {}", self.templates, OtherFile::Template.noun(self.templates))),
         ];
         let mut rest: Vec<String> = counted.into_iter().filter(|(n, _)| *n > 0).map(|(_, text)| text).collect();
         if !self.skipped.is_empty() {

@@ -30,4 +30,5 @@ rules! {
     NO_CLASS = "NK2027", Warning, "AKSNodeClass does not exist in the input";
     POOL_NAME = "NK2028", Warning, "NodePool name is too long for its VMs";
     UNSUPPORTED_FIELD = "NK2029", Error, "Field is not supported in provisioner mode";
+    OTHER_CLOUD = "NK2030", Error, "Label of another cloud";
 }

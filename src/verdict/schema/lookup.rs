@@ -6,6 +6,7 @@ use crate::rules::structure as rules;
 use crate::schema::builtin::{self, BuiltinKind};
 use crate::schema::crds::{CrdKind, CrdSchemas, CrdVersion};
 use napkeeper_api::field_path::Path;
+use napkeeper_api::manifests::may_be_object;
 use napkeeper_core::model::support::spelling::nearest;
 use serde_json::Value;
 
@@ -40,14 +41,13 @@ pub(crate) enum SchemaLookup<'s> {
 
 /// Finds the schema of an object, and reports problems of its kind.
 pub(crate) fn look_up<'s>(definitions: &'s CrdSchemas, value: &Value, found: &mut Vec<Issue>) -> SchemaLookup<'s> {
+    if !may_be_object(value) {
+        return SchemaLookup::NotValidated("not a manifest".to_owned());
+    }
     let Some(map) = value.as_object() else {
         found.push(Issue::new(&rules::NO_KIND, &Path::root(), "a manifest must be a map with apiVersion and kind"));
         return SchemaLookup::UnknownKind;
     };
-    let looks_like_one = ["apiVersion", "kind", "metadata", "spec"].iter().any(|k| map.contains_key(*k));
-    if !looks_like_one {
-        return SchemaLookup::NotValidated("not a manifest".to_owned());
-    }
     let mut text = |field: &str| match map.get(field).and_then(Value::as_str).filter(|t| !t.is_empty()) {
         Some(text) => Some(text),
         None => {

@@ -26,7 +26,8 @@ const MAY_BE_NEWER: [&str; 2] = ["NK1010", "NK1013"];
 /// Refused by any API server: it reads no such text, serves no such kind, and takes no such metadata.
 const BY_SERVER: [&str; 8] = ["NK1001", "NK1002", "NK1003", "NK1004", "NK1005", "NK1017", "NK1018", "NK1019"];
 /// Errors of which the webhook warns: Azure, AKS or the subscription may have changed since this program was made.
-const MAY_CHANGE: [&str; 8] = ["NK2001", "NK2003", "NK2004", "NK2011", "NK2018", "NK2021", "NK2022", "NK5002"];
+const MAY_CHANGE: [&str; 9] =
+    ["NK2001", "NK2003", "NK2004", "NK2011", "NK2018", "NK2021", "NK2022", "NK2030", "NK5002"];
 /// Warnings.
 const WARNED: [&str; 24] = [
     "NK1006", "NK2002", "NK2005", "NK2006", "NK2007", "NK2008", "NK2012", "NK2013", "NK2014", "NK2028", "NK3001",

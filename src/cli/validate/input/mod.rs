@@ -1,19 +1,18 @@
 //! The manifests to validate, from the file system, kustomize, Git or the standard input.
 
-mod command;
 mod git;
-mod kustomize;
-mod patches;
 mod revision;
 
 use super::args::{Kustomize, SourceArgs};
 use crate::output::path_list;
+use crate::repository::kustomize::{self, BuildError};
+use crate::repository::{built_name, patches};
 use anyhow::bail;
 use git::Repository;
 use napkeeper_api::config;
-use napkeeper_api::manifests::{self, Problem, STDIN, Source};
+use napkeeper_api::manifests::{self, OtherFile, Problem, STDIN, Source};
 use revision::Revision;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -70,6 +69,8 @@ pub(super) struct Input {
     pub(super) paths: Vec<PathBuf>,
     /// How many files were left out as patches of kustomizations.
     pub(super) patches: usize,
+    /// How many files were left out since they are no manifests.
+    pub(super) others: BTreeMap<OtherFile, usize>,
     /// The Git revision that was read, for people.
     pub(super) revision: Option<String>,
 }
@@ -138,11 +139,12 @@ impl Store {
             Self::Folders(kustomize) => read_folders(*kustomize, args),
             Self::Revision(revision) => Input { revision: Some(revision.description()), ..revision.read(&args.paths)? },
         };
-        if input.sources.is_empty() && input.unreadable.is_empty() && !args.allow_empty {
+        let is_empty = input.sources.is_empty() && input.unreadable.is_empty() && input.others.is_empty();
+        if is_empty && !args.allow_empty {
             bail!("no .yaml, .yml or .json files in {}", path_list(&args.paths));
         }
         input.exclude(&args.excluded);
-        let patches = patches::patches(&input);
+        let patches = patches(&input.sources);
         input.exclude(&patches);
         Ok(Input { patches: patches.len(), paths: args.paths.clone(), ..input })
     }
@@ -168,7 +170,7 @@ fn read_folders(kustomize: Kustomize, args: &ReadArgs) -> Input {
     };
     let (built, plain): (Vec<_>, Vec<_>) = args.paths.iter().partition(is_built);
     let loaded = manifests::load(&plain.into_iter().cloned().collect::<Vec<_>>());
-    let mut input = Input { unreadable: loaded.unreadable, ..Input::default() };
+    let mut input = Input { unreadable: loaded.unreadable, others: loaded.others, ..Input::default() };
     for source in loaded.files {
         let is_stdin = &*source.file == "<stdin>";
         let origin = if is_stdin { SourceOrigin::Stdin } else { SourceOrigin::File(PathBuf::from(&*source.file)) };
@@ -178,11 +180,17 @@ fn read_folders(kustomize: Kustomize, args: &ReadArgs) -> Input {
         match kustomize::build(folder) {
             Ok(text) => {
                 let file = folder.join(kustomize::file_in(folder).unwrap_or_default());
-                let source = manifests::load_text(&format!("<kustomize {}>", folder.display()), text);
+                let source = manifests::load_text(&built_name(folder), text);
                 let file = file.to_string_lossy().into_owned();
                 input.push(source, SourceOrigin::Render { folder: folder.clone(), file });
             }
-            Err(message) => input.push_unreadable(folder, message),
+            Err(error) => {
+                let instead = match error {
+                    BuildError::NoProgram => ", or use --kustomize=never to read its files as they are",
+                    BuildError::Failed(_) => "",
+                };
+                input.push_unreadable(folder, format!("{error}{instead}"));
+            }
         }
     }
     input

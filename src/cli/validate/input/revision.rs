@@ -3,7 +3,7 @@
 use super::git::{Blob, Repository};
 use super::{Input, SourceOrigin, absolute, relative};
 use napkeeper_api::config;
-use napkeeper_api::manifests::{self, MAX_FILE_BYTES, Source};
+use napkeeper_api::manifests::{self, CHART, MAX_FILE_BYTES, OtherFile, Source, is_of_chart, is_template};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,8 @@ pub(in crate::validate) struct Revision {
     /// As given on the command line.
     name: String,
     files: Vec<Blob>,
+    /// The folders that are Helm charts.
+    charts: BTreeSet<PathBuf>,
 }
 
 impl Revision {
@@ -23,7 +25,10 @@ impl Revision {
         let repository = Repository::of(near)?;
         let commit = repository.commit(name)?;
         let files = repository.files(&commit)?;
-        Ok(Self { repository, commit, name: name.to_owned(), files })
+        let paths = files.iter().map(|blob| Path::new(&blob.path));
+        let charts = paths.filter(|path| path.file_name().is_some_and(|name| name == CHART));
+        let charts = charts.filter_map(|path| Some(path.parent()?.to_owned())).collect();
+        Ok(Self { repository, commit, name: name.to_owned(), files, charts })
     }
 
     pub(super) fn description(&self) -> String {
@@ -58,13 +63,25 @@ impl Revision {
             }
             for blob in below {
                 let rest = Path::new(&blob.path).strip_prefix(inside).unwrap_or_else(|_| Path::new(""));
-                if is_read(rest) && seen.insert(blob.path.clone()) {
+                if !is_read(rest) || !seen.insert(blob.path.clone()) {
+                    continue;
+                }
+                if !rest.as_os_str().is_empty() && self.is_of_chart(Path::new(&blob.path)) {
+                    *input.others.entry(OtherFile::HelmChart).or_default() += 1;
+                } else {
                     wanted.push((named(path, rest), blob.clone()));
                 }
             }
         }
         self.take(wanted, &mut input)?;
         Ok(input)
+    }
+
+    /// A folder above it is a Helm chart that the file belongs to.
+    fn is_of_chart(&self, path: &Path) -> bool {
+        let is_chart = |folder: &Path| self.charts.contains(folder);
+        let folders = path.ancestors().skip(1).filter(|folder| is_chart(folder));
+        folders.into_iter().any(|folder| path.strip_prefix(folder).is_ok_and(is_of_chart))
     }
 
     fn take(&self, wanted: Vec<(PathBuf, Blob)>, input: &mut Input) -> anyhow::Result<()> {
@@ -77,7 +94,11 @@ impl Revision {
             match String::from_utf8(bytes) {
                 Ok(text) => {
                     let source = manifests::load_text(&name.to_string_lossy(), text);
-                    input.push(source, SourceOrigin::File(self.repository.root.join(&blob.path)));
+                    if is_template(&source) {
+                        *input.others.entry(OtherFile::Template).or_default() += 1;
+                    } else {
+                        input.push(source, SourceOrigin::File(self.repository.root.join(&blob.path)));
+                    }
                 }
                 Err(error) => {
                     input.push_unreadable(

@@ -1,7 +1,8 @@
-//! NK2005, NK2009, NK2010, NK2022: keys and operators of requirements that no node can satisfy.
+//! NK2005, NK2009, NK2010, NK2022, NK2030: keys and operators of requirements that no node can satisfy.
 
 use crate::finding::Issue;
 use crate::rules::azure as rules;
+use crate::semantic::azure::other_clouds::other_cloud;
 use crate::semantic::azure::requirements::{RequirementEntries, RequirementEntry, label_path};
 use crate::semantic::azure::values::Domain;
 use napkeeper_api::field_path::Path;
@@ -63,6 +64,11 @@ fn unknown(key: &str, path: impl Fn() -> Path) -> Option<Issue> {
         return None;
     }
     let (prefix, name) = key.split_once('/').unwrap_or(("", key));
+    if let Some((cloud, label)) = other_cloud(prefix, name) {
+        let message = format!("{key} is a label of {cloud}: no node of Azure has it, so that it selects no VM size");
+        let fix = label.map_or_else(|| "remove it".to_owned(), |label| format!("use {label}"));
+        return Some(Issue::new(&rules::OTHER_CLOUD, &path(), message).fix(fix));
+    }
     let of_name = || known().find(|k| k.rsplit('/').next() == Some(name));
     if CLOSED_DOMAINS.contains(&prefix) {
         let message = format!("nodes have no label {key}: {prefix} has no {name}");

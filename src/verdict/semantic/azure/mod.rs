@@ -6,6 +6,7 @@ mod keys;
 mod kubelet;
 mod limits;
 mod network;
+mod other_clouds;
 mod requirements;
 mod sizes;
 #[cfg(test)]

@@ -119,6 +119,23 @@ fn values_that_do_not_exist_have_a_nearest_one() {
 }
 
 #[test]
+fn labels_of_other_clouds_have_one_of_azure_in_their_place() {
+    for (key, fix) in [
+        ("karpenter.k8s.aws/instance-category", "use karpenter.azure.com/sku-family"),
+        ("eks.amazonaws.com/capacityType", "use karpenter.sh/capacity-type"),
+        ("cloud.google.com/gke-nodepool", "use karpenter.sh/nodepool"),
+        ("karpenter.k8s.aws/instance-hypervisor", "remove it"),
+    ] {
+        let requirement = format!("key: {key}, operator: In, values: [a]");
+        let all = findings(&pool(&[&requirement]), None, None);
+        let [finding] = &all[..] else { panic!("{key}: {all:#?}") };
+        assert_eq!((finding.rule, &*finding.path), ("NK2030", "spec.template.spec.requirements[0].key"), "{key}");
+        assert_eq!(finding.fix.as_deref(), Some(fix), "{key}");
+    }
+    assert_eq!(found(&["key: notamazonaws.com/a, operator: In, values: [a]"], None), [] as [&str; 0]);
+}
+
+#[test]
 fn zones_must_belong_to_the_region() {
     let elsewhere = ["key: topology.kubernetes.io/zone, operator: In, values: [northeurope-1]"];
     assert_eq!(found(&elsewhere, Some("westeurope")), ["NK2003 9"]);

@@ -6,6 +6,7 @@ mod clusters;
 mod formats;
 mod git;
 mod kustomize;
+mod other_files;
 mod suppress;
 
 use crate::output::{assert_golden, stderr, stdout};

@@ -16,35 +16,47 @@ const MOST_LINES: usize = 10;
 /// The programs that can build, each with its subcommand.
 const BUILDERS: [(&str, &str); 2] = [("kustomize", "build"), ("kubectl", "kustomize")];
 
+/// Why a directory is not built, as a sentence without its name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BuildError {
+    /// There is no program for it.
+    #[error("is a kustomization, but neither kustomize nor kubectl is in PATH: install one of them")]
+    NoProgram,
+    /// The program says no.
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// The name of the kustomization file in a directory.
-pub(super) fn file_in(folder: &Path) -> Option<&'static str> {
+pub(crate) fn file_in(folder: &Path) -> Option<&'static str> {
     NAMES.into_iter().find(|name| folder.join(name).is_file())
 }
 
 /// The manifests that a directory builds.
 ///
 /// # Errors
-/// Why not, as a sentence without the directory's name.
-pub(super) fn build(folder: &Path) -> Result<String, String> {
+/// [`BuildError`]: why not.
+pub(crate) fn build(folder: &Path) -> Result<String, BuildError> {
     if file_in(folder).is_none() {
-        return Err(format!("is not a directory with a {}, so there is nothing to build", NAMES[0]));
+        let message = format!("is not a directory with a {}, so there is nothing to build", NAMES[0]);
+        return Err(BuildError::Failed(message));
     }
     for (program, verb) in BUILDERS {
         match command::run(Command::new(program).arg(verb).arg(folder), Vec::new(), LIMITS) {
             Ok(ran) => return rendered(program, verb, ran),
             Err(CommandError::Start(error)) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(format!("{program} {verb} {error}")),
+            Err(error) => return Err(BuildError::Failed(format!("{program} {verb} {error}"))),
         }
     }
-    Err("is a kustomization, but neither kustomize nor kubectl is in PATH: install one of them, or use \
-         --kustomize=never to read its files as they are"
-        .to_owned())
+    Err(BuildError::NoProgram)
 }
 
-fn rendered(program: &str, verb: &str, ran: CommandOutput) -> Result<String, String> {
+fn rendered(program: &str, verb: &str, ran: CommandOutput) -> Result<String, BuildError> {
     if !ran.status.success() {
         let stderr: Vec<&str> = ran.stderr.lines().take(MOST_LINES).collect();
-        return Err(format!("{program} {verb} failed ({}): {}", ran.status, stderr.join("\n")));
+        let message = format!("{program} {verb} failed ({}): {}", ran.status, stderr.join("\n"));
+        return Err(BuildError::Failed(message));
     }
-    String::from_utf8(ran.stdout).map_err(|_| format!("output of {program} {verb} is not valid UTF-8"))
+    let message = || format!("output of {program} {verb} is not valid UTF-8");
+    String::from_utf8(ran.stdout).map_err(|_| BuildError::Failed(message()))
 }

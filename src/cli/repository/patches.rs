@@ -2,14 +2,14 @@
 //!
 //! A patch is part of an object and lacks the fields of the rest. It is validated where the kustomization is built.
 
-use super::Input;
 use super::kustomize::NAMES;
+use napkeeper_api::manifests::Source;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// The files that kustomizations among the input name as patches.
-pub(super) fn patches(input: &Input) -> Vec<PathBuf> {
-    let files = input.sources.iter().map(|source| (Path::new(&*source.file), source));
+/// The files that kustomizations among these name as patches.
+pub(crate) fn patches(sources: &[Source]) -> Vec<PathBuf> {
+    let files = sources.iter().map(|source| (Path::new(&*source.file), source));
     let kustomizations =
         files.filter(|(file, _)| file.file_name().is_some_and(|name| NAMES.iter().any(|n| name == *n)));
     kustomizations
