@@ -147,7 +147,7 @@ impl Progress<'_> {
     fn step(&mut self, one: &mut Move) -> bool {
         let sources: Vec<&Arc<Claim>> =
             one.sources.iter().filter_map(|s| self.snapshot.claims().get(&s.name)).collect();
-        let left: Vec<&Arc<Claim>> = sources.into_iter().filter(|claim| !claim.is_leaving()).collect();
+        let left: Vec<&Arc<Claim>> = sources.into_iter().filter(|claim| claim.deleting_at.is_none()).collect();
         if left.is_empty() {
             return true;
         }
@@ -162,8 +162,14 @@ impl Progress<'_> {
             return true;
         }
         self.plan.wake_at(deadline);
-        if !one.drafts.is_empty() {
-            return self.mark_and_create(one, &left);
+        let is_forced = left.iter().any(|claim| claim.status.forced.is_some());
+        match one.drafts.is_empty() {
+            // Its node is unhealthy or about to be lost: what replaces it need not be ordered any more.
+            false if is_forced => return true,
+            false => return self.mark_and_create(one, &left),
+            // What has been ordered is of use also where the node is well again before it is deleted.
+            true if is_forced => return false,
+            true => {}
         }
         self.finish(one, &left)
     }

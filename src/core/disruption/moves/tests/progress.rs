@@ -127,6 +127,22 @@ fn a_node_that_is_deleted_because_of_its_node_is_not_replaced_as_well() {
 }
 
 #[test]
+fn a_move_goes_on_when_its_node_is_well_again() {
+    let mut world = oversized();
+    assert_eq!((0..3).flat_map(|_| world.wait(60)).count(), 3);
+    let mut claim = world.claim("c00");
+    (claim.status.disrupted, claim.status.forced) = (None, Some(ForcefulReason::Unhealthy));
+    world.snapshot.put_claim(claim.clone());
+    assert!(world.all(60).is_empty());
+    claim.status.forced = None;
+    world.snapshot.put_claim(claim);
+    let draft = world.drafts[0].clone();
+    world.initialize(&draft);
+    assert_eq!(world.all(20), ["mark c00", "underutilized c00"]);
+    assert_eq!(world.drafts.len(), 1);
+}
+
+#[test]
 fn what_others_have_tainted_stays_tainted() {
     let mut world = oversized();
     let tainted = Node { taints: vec![Taint::disrupted()], ..world.node("c00") };
