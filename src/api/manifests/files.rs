@@ -1,7 +1,7 @@
 //! Manifest files below a path, and their content.
 
 use super::Problem;
-use super::other_files::{CHART, OtherFile, is_of_chart, is_template};
+use super::other_files::{CHART, OtherFile, has_expression, is_in_templates, is_of_chart, is_template};
 use crate::yaml::{self, Chunk, Document, Reading};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -67,7 +67,7 @@ pub struct Loaded {
 }
 
 /// Reads files and folders: in folders every `.yaml`, `.yml` and `.json` file, by name, without hidden folders,
-/// `target` and `node_modules`, and without Helm charts and templates, which are counted. `-` is the standard input. A file with
+/// `target` and `node_modules`, and without templates and values of Helm charts, and other templates, which are counted. `-` is the standard input. A file with
 /// several paths is read once.
 #[must_use]
 pub fn load(paths: &[PathBuf]) -> Loaded {
@@ -76,7 +76,7 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
         if path.as_os_str() == STDIN {
             walk.stdin();
         } else {
-            walk.visit(path, 0, true);
+            walk.visit(path, 0, Found::Named);
         }
     }
     walk.loaded
@@ -86,6 +86,17 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
 #[must_use]
 pub fn load_text(file: &str, text: String) -> Source {
     Source { file: Arc::from(file), text: Arc::from(text), parsed: OnceLock::new() }
+}
+
+/// How a file was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// It is given by name.
+    Named,
+    /// In a folder.
+    InFolder,
+    /// Among the templates of a Helm chart.
+    InTemplates,
 }
 
 #[derive(Default)]
@@ -100,19 +111,24 @@ impl Walk {
         self.loaded.unreadable.push(Problem { file: display_name(path), position: None, message: message.to_string() });
     }
 
+    fn leave_out(&mut self, what: OtherFile) {
+        *self.loaded.others.entry(what).or_default() += 1;
+    }
+
     fn stdin(&mut self) {
         let mut bytes = Vec::new();
         match io::stdin().lock().take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes) {
             Ok(n) if n as u64 > MAX_FILE_BYTES => {
                 self.record_unreadable(Path::new("<stdin>"), format!("is larger than {} MiB", MAX_FILE_BYTES >> 20));
             }
-            Ok(_) => self.add_file(Path::new("<stdin>"), bytes, true),
+            Ok(_) => self.add_file(Path::new("<stdin>"), bytes, Found::Named),
             Err(error) => self.record_unreadable(Path::new("<stdin>"), error),
         }
     }
 
-    /// `named` paths are read with any extension.
-    fn visit(&mut self, path: &Path, depth: usize, named: bool) {
+    /// What is given by name is read with any extension.
+    fn visit(&mut self, path: &Path, depth: usize, found: Found) {
+        let named = found == Found::Named;
         let real = match fs::canonicalize(path) {
             Ok(real) => real,
             Err(error) => {
@@ -121,14 +137,14 @@ impl Walk {
         };
         if real.is_dir() {
             if (named || !is_skipped(path)) && self.visited.insert(real) {
-                self.visit_dir(path, depth);
+                self.visit_dir(path, depth, found);
             }
         } else if (named || is_manifest(path)) && self.visited.insert(real) {
-            self.read_file(path, named);
+            self.read_file(path, found);
         }
     }
 
-    fn visit_dir(&mut self, path: &Path, depth: usize) {
+    fn visit_dir(&mut self, path: &Path, depth: usize, found: Found) {
         if depth > MAX_DEPTH {
             return self.record_unreadable(path, format!("directories are nested deeper than {MAX_DEPTH} levels"));
         }
@@ -142,10 +158,15 @@ impl Walk {
                 let is_chart = path.join(CHART).is_file();
                 for name in names {
                     let child = if path == Path::new(".") { PathBuf::from(&name) } else { path.join(&name) };
-                    if is_chart && is_of_chart(Path::new(&name)) {
-                        *self.loaded.others.entry(OtherFile::HelmChart).or_default() += manifests_in(&child, depth + 1);
-                    } else if child.exists() || is_manifest(&child) {
-                        self.visit(&child, depth + 1, false);
+                    if is_chart && is_of_chart(Path::new(&name)) && child.is_file() {
+                        self.leave_out(OtherFile::HelmChart);
+                        continue;
+                    }
+                    let is_within = found == Found::InTemplates || is_chart && is_in_templates(Path::new(&name));
+                    let found = if is_within { Found::InTemplates } else { Found::InFolder };
+                    // Links that lead nowhere are said where they stand for manifests.
+                    if child.exists() || is_manifest(&child) && !is_skipped(&child) {
+                        self.visit(&child, depth + 1, found);
                     }
                 }
             }
@@ -153,23 +174,23 @@ impl Walk {
         }
     }
 
-    fn read_file(&mut self, path: &Path, named: bool) {
+    fn read_file(&mut self, path: &Path, found: Found) {
         let size = fs::metadata(path).map(|m| m.len());
         match size.and_then(|size| if size > MAX_FILE_BYTES { Ok(None) } else { fs::read(path).map(Some) }) {
-            Ok(Some(bytes)) => self.add_file(path, bytes, named),
+            Ok(Some(bytes)) => self.add_file(path, bytes, found),
             Ok(None) => self.record_unreadable(path, format!("is larger than {} MiB", MAX_FILE_BYTES >> 20)),
             Err(error) => self.record_unreadable(path, read_failure(&error)),
         }
     }
 
-    fn add_file(&mut self, path: &Path, bytes: Vec<u8>, named: bool) {
+    fn add_file(&mut self, path: &Path, bytes: Vec<u8>, found: Found) {
         match String::from_utf8(bytes) {
             Ok(text) => {
                 let source = load_text(&display_name(path), text);
-                if !named && is_template(&source) {
-                    *self.loaded.others.entry(OtherFile::Template).or_default() += 1;
-                } else {
-                    self.loaded.files.push(source);
+                match found {
+                    Found::InTemplates if has_expression(&source.text) => self.leave_out(OtherFile::HelmChart),
+                    Found::InFolder if is_template(&source) => self.leave_out(OtherFile::Template),
+                    _ => self.loaded.files.push(source),
                 }
             }
             Err(error) => {
@@ -184,16 +205,6 @@ impl Walk {
 fn link_failure(path: &Path) -> Option<String> {
     let target = fs::read_link(path).ok()?;
     Some(format!("is a symbolic link to {}, which cannot be read: repair it or remove it", target.display()))
-}
-
-/// How many files below a path have names of manifests.
-fn manifests_in(path: &Path, depth: usize) -> usize {
-    if !path.is_dir() {
-        return usize::from(is_manifest(path));
-    }
-    let entries = fs::read_dir(path).ok().filter(|_| depth <= MAX_DEPTH);
-    let paths = entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    paths.map(|child| manifests_in(&child, depth + 1)).sum()
 }
 
 /// Why a path cannot be read, and what to do.
@@ -260,7 +271,9 @@ mod tests {
             ("chart/Chart.yaml", "name: a\n"),
             ("chart/values.yaml", "a: 1\n"),
             ("chart/templates/pool.yaml", "name: {{ .Values.name }}\n"),
-            ("chart/templates/more/class.yaml", "a: 1\n"),
+            ("chart/templates/more/values.yaml", "b: \"{{ .Values.b }}\"\n"),
+            ("chart/templates/class.yaml", "kind: AKSNodeClass\n"),
+            ("chart/values-prod/class.yaml", "kind: AKSNodeClass\n"),
             ("chart/crds/crd.yaml", "kind: CustomResourceDefinition\n"),
             ("ansible/play.yaml", "a: {{ b }}\n"),
         ] {
@@ -268,7 +281,9 @@ mod tests {
             fs::write(root.join(file), text).unwrap();
         }
         let loaded = load(&[root.to_owned()]);
-        assert_eq!(names(&loaded, root), ["chart/crds/crd.yaml", "pool.yaml"]);
+        let expected =
+            ["chart/crds/crd.yaml", "chart/templates/class.yaml", "chart/values-prod/class.yaml", "pool.yaml"];
+        assert_eq!(names(&loaded, root), expected);
         assert_eq!(loaded.others, BTreeMap::from([(OtherFile::HelmChart, 4), (OtherFile::Template, 1)]));
         assert_eq!(loaded.unreadable, []);
         // One that is given by name is meant.
@@ -277,6 +292,10 @@ mod tests {
         {
             std::os::unix::fs::symlink(root.join("nowhere"), root.join("link.yaml")).unwrap();
             std::os::unix::fs::symlink(root.join("nowhere"), root.join("link.txt")).unwrap();
+            std::os::unix::fs::symlink(root.join("nowhere"), root.join(".#lock.yaml")).unwrap();
+            // Two of these would be followed for ever.
+            std::os::unix::fs::symlink(root.join("chart"), root.join("chart/templates/again")).unwrap();
+            std::os::unix::fs::symlink(root.join("chart"), root.join("chart/templates/once-more")).unwrap();
             let unreadable = load(&[root.to_owned()]).unreadable;
             assert_eq!(unreadable.len(), 1);
             assert!(unreadable[0].message.starts_with("is a symbolic link to "), "{}", unreadable[0].message);

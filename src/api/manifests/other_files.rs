@@ -1,10 +1,13 @@
 //! Files and documents of a repository that are no manifests: Helm charts, templates, and files of other tools.
 
-use super::Source;
-use crate::yaml::ProblemKind;
+use super::{Source, is_manifest};
+use crate::yaml::{self, ProblemKind};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 
+/// The folder of the templates of a chart.
+const TEMPLATES: &str = "templates";
 /// The file by which a folder is a Helm chart.
 pub const CHART: &str = "Chart.yaml";
 
@@ -30,31 +33,82 @@ impl OtherFile {
     }
 }
 
-/// True for what belongs to the Helm chart in a folder, by its path from there. Definitions in `crds` are plain manifests, and
-/// charts in `charts` are charts of their own.
+/// True for what belongs to the Helm chart in a folder, by its path from there, whatever is in it: not what is in `templates`, of
+/// which static manifests are applied as they are.
 #[must_use]
 pub fn is_of_chart(inside: &Path) -> bool {
-    let first = inside.components().next().and_then(|first| first.as_os_str().to_str()).unwrap_or_default();
-    let is_values = first.starts_with("values") && inside.components().count() == 1;
-    ["templates", CHART, "Chart.lock", "requirements.yaml"].contains(&first) || is_values
+    let is_file = inside.components().count() == 1;
+    let name = inside.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_values = name.starts_with("values") && is_manifest(inside);
+    is_file && (is_values || [CHART, "Chart.lock", "requirements.yaml"].contains(&name))
 }
 
-/// True for a text with expressions in double braces that cannot be parsed as YAML.
+/// True for what is in the folder of the templates of a chart, by its path from the chart.
+#[must_use]
+pub fn is_in_templates(inside: &Path) -> bool {
+    inside.components().next().is_some_and(|first| first.as_os_str() == TEMPLATES)
+}
+
+/// True for a text with an expression in double braces.
+#[must_use]
+pub fn has_expression(text: &str) -> bool {
+    text.split_once("{{").is_some_and(|(_, rest)| rest.contains("}}"))
+}
+
+/// True for a text that cannot be parsed as YAML where it has expressions in double braces, and only there.
 #[must_use]
 pub fn is_template(source: &Source) -> bool {
-    let has_expression = source.text.split_once("{{").is_some_and(|(_, rest)| rest.contains("}}"));
-    has_expression && source.parsed().problems.iter().any(|problem| problem.kind == ProblemKind::Syntax)
+    if !has_expression(&source.text) {
+        return false;
+    }
+    let reading = yaml::read(&source.file, &source.text);
+    let mut wrong = reading.problems.iter().filter(|problem| problem.kind == ProblemKind::Syntax).peekable();
+    let lines: Vec<&str> = source.text.lines().collect();
+    let has_braces = |line: usize| lines.get(line).is_some_and(|line| bare(line).contains("{{"));
+    // The parser may notice it only on the next line.
+    let is_expression = |line: usize| has_braces(line) || line.checked_sub(1).is_some_and(has_braces);
+    wrong.peek().is_some() && wrong.all(|problem| is_expression(problem.position.line.saturating_sub(1)))
+}
+
+/// A line without its comment and its quoted texts.
+fn bare(line: &str) -> String {
+    let (mut bare, mut quote, mut before) = (String::new(), None, ' ');
+    for c in line.chars() {
+        match quote {
+            Some(open) => quote = (c != open).then_some(open),
+            None if c == '#' && before.is_whitespace() => break,
+            None if c == '"' || c == '\'' => quote = Some(c),
+            None => bare.push(c),
+        }
+        before = c;
+    }
+    bare
 }
 
 /// True for a document that may be meant as a Kubernetes object; others are of other tools, such as values or playbooks. Of an
 /// object one of these fields is left if another has been forgotten.
 #[must_use]
 pub fn may_be_object(value: &Value) -> bool {
+    let of_group = |version: &Value| {
+        version
+            .as_str()
+            .is_some_and(|version| version.starts_with("karpenter.") || version.starts_with("napkeeper.io/"))
+    };
     match value {
-        Value::Object(map) => ["kind", "metadata", "spec"].iter().any(|field| map.contains_key(*field)),
-        Value::Array(items) => items.iter().any(|item| item.get("apiVersion").is_some() && item.get("kind").is_some()),
+        Value::Object(map) => {
+            let has_field = ["kind", "metadata", "spec"].iter().any(|field| map.contains_key(*field));
+            has_field || map.get("apiVersion").is_some_and(of_group)
+        }
+        Value::Array(items) => items.iter().any(|item| item.get("apiVersion").is_some() || item.get("kind").is_some()),
         _ => false,
     }
+}
+
+/// What was left out, for people; `None` if nothing was.
+#[must_use]
+pub fn describe(others: &BTreeMap<OtherFile, usize>) -> Option<String> {
+    let parts: Vec<String> = others.iter().map(|(what, count)| format!("{count} {}", what.noun(*count))).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 #[cfg(test)]
@@ -68,7 +122,8 @@ mod tests {
         for (value, expected) in [
             (json!({ "apiVersion": "karpenter.sh/v1", "metadata": {} }), true),
             (json!({ "kind": "NodePool" }), true),
-            (json!([{ "apiVersion": "v1", "kind": "Pod" }]), true),
+            (json!({ "apiVersion": "karpenter.sh/v1", "Kind": "NodePool" }), true),
+            (json!([{ "kind": "Pod" }]), true),
             (json!({ "apiVersion": "v2", "name": "chart", "version": "0.1.0" }), false),
             (json!({ "resources": ["a.yaml"] }), false),
             (json!([{ "hosts": "all" }]), false),
@@ -80,17 +135,19 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_has_templates_and_values_but_its_definitions_are_manifests() {
-        for (path, expected) in [
-            ("Chart.yaml", true),
-            ("values.yaml", true),
-            ("values-prod.yaml", true),
-            ("templates/a/b.yaml", true),
-            ("crds/a.yaml", false),
-            ("values/a.yaml", false),
-            ("pool.yaml", false),
+    fn a_chart_has_values_and_what_else_is_in_it_may_be_a_manifest() {
+        for (path, of_chart, in_templates) in [
+            ("Chart.yaml", true, false),
+            ("values.yaml", true, false),
+            ("values-prod.yaml", true, false),
+            ("values", false, false),
+            ("values/a.yaml", false, false),
+            ("templates/a/values.yaml", false, true),
+            ("crds/a.yaml", false, false),
+            ("pool.yaml", false, false),
         ] {
-            assert_eq!(is_of_chart(Path::new(path)), expected, "{path}");
+            let path = Path::new(path);
+            assert_eq!((is_of_chart(path), is_in_templates(path)), (of_chart, in_templates), "{}", path.display());
         }
     }
 
@@ -101,6 +158,9 @@ mod tests {
             ("{{- if .Values.a }}\na: 1\n{{- end }}\n", true),
             ("a: \"{{ in a string }}\"\n", false),
             ("a: [\n", false),
+            ("# {{ a }}\nb: 1\n---\na: [\n", false),
+            ("a: \"{{ b }}\"\nc: [\n", false),
+            ("a: {{ b }}\nc: 1\n---\nd: [\n", false),
         ] {
             assert_eq!(is_template(&load_text("a.yaml", text.to_owned())), expected, "{text}");
         }

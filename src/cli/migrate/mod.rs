@@ -6,7 +6,7 @@ mod write;
 use super::Outcome;
 use super::output::{self, OutputFormat};
 use anyhow::bail;
-use napkeeper_api::manifests::{self, Loaded, Problem, STDIN, Source};
+use napkeeper_api::manifests::{self, Loaded, Problem, STDIN, Source, describe};
 use napkeeper_verdict::migrate::{Migration, migrate};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,7 +70,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         bail!("--write requires files: migrated stdin is printed to stdout");
     }
     let loaded = manifests::load(&args.paths);
-    if loaded.files.is_empty() && loaded.unreadable.is_empty() {
+    if let Some(others) = describe(&loaded.others) {
+        output::warning(&format!("left out {others}: what they render to cannot be migrated"));
+    } else if loaded.files.is_empty() && loaded.unreadable.is_empty() {
         bail!("no .yaml, .yml or .json files in {}", output::path_list(&args.paths));
     }
     let mut result = migrated(loaded);

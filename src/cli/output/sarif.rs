@@ -51,7 +51,13 @@ pub(crate) fn write(
     run["results"] = findings.collect();
     let rules: Vec<Value> = rules.iter().map(Rule::json).collect();
     run["tool"] = json!({
-        "driver": { "name": "napkeeper", "rules": rules, "semanticVersion": env!("CARGO_PKG_VERSION") },
+        "driver": {
+            "informationUri": env!("CARGO_PKG_REPOSITORY"),
+            "name": "napkeeper",
+            "rules": rules,
+            "semanticVersion": env!("CARGO_PKG_VERSION"),
+            "version": env!("CARGO_PKG_VERSION"),
+        },
     });
     write_json(&json!({ "$schema": SCHEMA, "runs": [run], "version": "2.1.0" }), out)
 }

@@ -3,9 +3,24 @@
 use super::git::{Blob, Repository};
 use super::{Input, SourceOrigin, absolute, relative};
 use napkeeper_api::config;
-use napkeeper_api::manifests::{self, CHART, MAX_FILE_BYTES, OtherFile, Source, is_of_chart, is_template};
+use napkeeper_api::manifests::{
+    self, CHART, MAX_FILE_BYTES, OtherFile, Source, has_expression, is_in_templates, is_of_chart, is_template,
+};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+/// Where a file is, as it matters for what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It is given by name.
+    Named,
+    /// In a folder.
+    InFolder,
+    /// Among the templates of a Helm chart.
+    InTemplates,
+    /// It belongs to a Helm chart.
+    OfChart,
+}
 
 /// A revision.
 #[derive(Debug)]
@@ -49,7 +64,7 @@ impl Revision {
     pub(super) fn read(&self, paths: &[PathBuf]) -> anyhow::Result<Input> {
         let mut input = Input::default();
         let mut seen = BTreeSet::new();
-        let mut wanted: Vec<(PathBuf, Blob)> = Vec::new();
+        let mut wanted: Vec<(PathBuf, Blob, Place)> = Vec::new();
         for path in paths {
             let whole = absolute(path);
             let Ok(inside) = whole.strip_prefix(&self.repository.root) else {
@@ -63,13 +78,16 @@ impl Revision {
             }
             for blob in below {
                 let rest = Path::new(&blob.path).strip_prefix(inside).unwrap_or_else(|_| Path::new(""));
-                if !is_read(rest) || !seen.insert(blob.path.clone()) {
+                let is_named = rest.as_os_str().is_empty();
+                if !is_read(rest) || seen.contains(&blob.path) {
                     continue;
                 }
-                if !rest.as_os_str().is_empty() && self.is_of_chart(Path::new(&blob.path)) {
+                let place = if is_named { Place::Named } else { self.place(Path::new(&blob.path), inside) };
+                if place == Place::OfChart {
                     *input.others.entry(OtherFile::HelmChart).or_default() += 1;
                 } else {
-                    wanted.push((named(path, rest), blob.clone()));
+                    seen.insert(blob.path.clone());
+                    wanted.push((named(path, rest), blob.clone(), place));
                 }
             }
         }
@@ -77,27 +95,38 @@ impl Revision {
         Ok(input)
     }
 
-    /// A folder above it is a Helm chart that the file belongs to.
-    fn is_of_chart(&self, path: &Path) -> bool {
-        let is_chart = |folder: &Path| self.charts.contains(folder);
-        let folders = path.ancestors().skip(1).filter(|folder| is_chart(folder));
-        folders.into_iter().any(|folder| path.strip_prefix(folder).is_ok_and(is_of_chart))
+    /// What a file is to the Helm charts in a folder, or below it, that it is in.
+    fn place(&self, path: &Path, below: &Path) -> Place {
+        let folders =
+            path.ancestors().skip(1).filter(|folder| folder.starts_with(below) && self.charts.contains(*folder));
+        let inside: Vec<&Path> = folders.filter_map(|folder| path.strip_prefix(folder).ok()).collect();
+        if inside.iter().any(|inside| is_of_chart(inside)) {
+            Place::OfChart
+        } else if inside.iter().any(|inside| is_in_templates(inside)) {
+            Place::InTemplates
+        } else {
+            Place::InFolder
+        }
     }
 
-    fn take(&self, wanted: Vec<(PathBuf, Blob)>, input: &mut Input) -> anyhow::Result<()> {
-        let (fits, large): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, blob)| blob.size <= MAX_FILE_BYTES);
-        for (name, _) in large {
+    fn take(&self, wanted: Vec<(PathBuf, Blob, Place)>, input: &mut Input) -> anyhow::Result<()> {
+        let (fits, large): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, blob, _)| blob.size <= MAX_FILE_BYTES);
+        for (name, ..) in large {
             input.push_unreadable(&name, format!("is larger than {} MiB", MAX_FILE_BYTES >> 20));
         }
-        let (names, blobs): (Vec<PathBuf>, Vec<Blob>) = fits.into_iter().unzip();
-        for ((name, blob), bytes) in names.iter().zip(&blobs).zip(self.repository.read(&blobs)?) {
+        let blobs: Vec<Blob> = fits.iter().map(|(_, blob, _)| blob.clone()).collect();
+        for ((name, blob, place), bytes) in fits.iter().zip(self.repository.read(&blobs)?) {
             match String::from_utf8(bytes) {
                 Ok(text) => {
                     let source = manifests::load_text(&name.to_string_lossy(), text);
-                    if is_template(&source) {
-                        *input.others.entry(OtherFile::Template).or_default() += 1;
-                    } else {
-                        input.push(source, SourceOrigin::File(self.repository.root.join(&blob.path)));
+                    let other = match place {
+                        Place::InTemplates if has_expression(&source.text) => Some(OtherFile::HelmChart),
+                        Place::InFolder if is_template(&source) => Some(OtherFile::Template),
+                        _ => None,
+                    };
+                    match other {
+                        Some(other) => *input.others.entry(other).or_default() += 1,
+                        None => input.push(source, SourceOrigin::File(self.repository.root.join(&blob.path))),
                     }
                 }
                 Err(error) => {

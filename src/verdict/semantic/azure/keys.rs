@@ -31,6 +31,7 @@ pub(super) fn check(
     found: &mut Vec<Issue>,
 ) {
     found.extend(unknown(entry.key, || entries.path(entry.index).key("key")));
+    found.extend(of_other_cloud(entry, || entries.path(entry.index).key("key")));
     if entry.is_bound() && !matches!(domain, Domain::Number | Domain::Open) {
         found.push(bound(entry, &entries.path(entry.index)));
     }
@@ -57,6 +58,19 @@ pub(super) fn contradictions(entries: &RequirementEntries<'_>, found: &mut Vec<I
     }
 }
 
+/// A key that only other clouds set. To require that a node does not have it is harmless.
+fn of_other_cloud(entry: &RequirementEntry<'_>, path: impl Fn() -> Path) -> Option<Issue> {
+    if matches!(entry.operator, Operator::NotIn | Operator::DoesNotExist) {
+        return None;
+    }
+    let key = entry.key;
+    let (domain, name) = key.split_once('/')?;
+    let (cloud, label) = other_cloud(domain, name)?;
+    let message = format!("{key} is a label of {cloud}, which Azure sets on no node: it selects no VM size");
+    let fix = label.map_or_else(|| "remove it".to_owned(), |label| format!("use {label}"));
+    Some(Issue::new(&rules::OTHER_CLOUD, &path(), message).fix(fix))
+}
+
 /// A key that no node has: an unknown one of a known domain, or nearly a well-known one.
 fn unknown(key: &str, path: impl Fn() -> Path) -> Option<Issue> {
     let known = || labels::WELL_KNOWN.into_iter().chain(OTHER_KEYS);
@@ -64,11 +78,6 @@ fn unknown(key: &str, path: impl Fn() -> Path) -> Option<Issue> {
         return None;
     }
     let (prefix, name) = key.split_once('/').unwrap_or(("", key));
-    if let Some((cloud, label)) = other_cloud(prefix, name) {
-        let message = format!("{key} is a label of {cloud}: no node of Azure has it, so that it selects no VM size");
-        let fix = label.map_or_else(|| "remove it".to_owned(), |label| format!("use {label}"));
-        return Some(Issue::new(&rules::OTHER_CLOUD, &path(), message).fix(fix));
-    }
     let of_name = || known().find(|k| k.rsplit('/').next() == Some(name));
     if CLOSED_DOMAINS.contains(&prefix) {
         let message = format!("nodes have no label {key}: {prefix} has no {name}");

@@ -3,15 +3,16 @@
 use napkeeper_core::model::labels;
 
 /// Domains of labels, and whose they are.
-const DOMAINS: [(&str, &str); 4] = [
-    ("karpenter.k8s.aws", "Karpenter on AWS"),
+const DOMAINS: [(&str, &str); 5] = [
+    ("k8s.aws", "AWS"),
     ("amazonaws.com", "AWS"),
     ("cloud.google.com", "Google Cloud"),
-    ("karpenter.k8s.gcp", "Karpenter on Google Cloud"),
+    ("gke.io", "Google Cloud"),
+    ("karpenter.k8s.gcp", "Google Cloud"),
 ];
 
 /// Names of such labels, after the domain, and the label of an Azure node that tells the same.
-const LABELS: [(&str, &str); 22] = [
+const LABELS: [(&str, &str); 19] = [
     ("instance-category", labels::SKU_FAMILY),
     ("instance-family", labels::SKU_FAMILY),
     ("instance-generation", labels::SKU_VERSION),
@@ -23,9 +24,6 @@ const LABELS: [(&str, &str); 22] = [
     ("instance-gpu-manufacturer", labels::SKU_GPU_MANUFACTURER),
     ("instance-cpu-manufacturer", labels::SKU_SERIES),
     ("capacityType", labels::CAPACITY_TYPE),
-    ("compute-type", labels::CAPACITY_TYPE),
-    ("nodegroup", labels::NODEPOOL),
-    ("gke-nodepool", labels::NODEPOOL),
     ("gke-spot", labels::CAPACITY_TYPE),
     ("gke-preemptible", labels::CAPACITY_TYPE),
     ("gke-provisioning", labels::CAPACITY_TYPE),

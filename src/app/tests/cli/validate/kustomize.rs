@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder with these programs.
-fn bin(folder: &Path, programs: &[(&str, &str)]) -> PathBuf {
+/// Runs with a PATH that holds only these programs.
+fn validate(folder: &Path, programs: &[(&str, &str)], args: &[&str]) -> Output {
     let path = folder.join("bin");
     std::fs::create_dir_all(&path).unwrap();
     for (name, script) in programs {
@@ -16,12 +16,6 @@ fn bin(folder: &Path, programs: &[(&str, &str)]) -> PathBuf {
         std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
-    path
-}
-
-/// Runs with a PATH that holds only these programs.
-fn validate(folder: &Path, programs: &[(&str, &str)], args: &[&str]) -> Output {
-    let path = bin(folder, programs);
     let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
     command.arg("validate").args(args).current_dir(folder).env("PATH", &path).output().unwrap()
 }
@@ -110,38 +104,4 @@ fn the_real_program_builds_a_real_kustomization() {
     write(folder.path(), &[("overlays/prod/kustomization.yaml", patch)]);
     let output = super::validate(folder.path(), &["overlays/prod"]);
     assert!(stdout(&output).contains("must be at least 10, got 7"), "{}{}", stdout(&output), stderr(&output));
-}
-
-/// Two NodePools of one base, as `kustomize build` leaves it to read where it is not built.
-#[test]
-fn a_simulation_builds_a_kustomization_or_reads_its_files_without_patches() {
-    let folder = tempfile::tempdir().unwrap();
-    let pool = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: general}\nspec:\n  template:\n    spec:\n      \
-                nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: a}\n      requirements:\n      \
-                - {key: karpenter.azure.com/sku-family, operator: In, values: [D]}\n";
-    let patch = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: general}\nspec: {weight: 7}\n";
-    let files = [
-        ("overlay/kustomization.yaml", "resources: [pool.yaml, class.yaml]\npatches: [{path: patch.yaml}]\n"),
-        ("overlay/pool.yaml", pool),
-        ("overlay/class.yaml", &class("a", 40)),
-        ("overlay/patch.yaml", patch),
-        ("render.yaml", &format!("{pool}---\n{}", class("a", 5))),
-    ];
-    write(folder.path(), &files);
-    let simulate = |programs: &[(&str, &str)]| {
-        let path = bin(folder.path(), programs);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
-        command.args(["simulate", "overlay"]).current_dir(folder.path()).env("PATH", path).output().unwrap()
-    };
-    let plain = simulate(&[]);
-    assert_eq!(plain.status.code(), Some(0), "{}", stderr(&plain));
-    assert!(
-        stderr(&plain).contains("overlay: is a kustomization, but neither kustomize nor kubectl"),
-        "{}",
-        stderr(&plain)
-    );
-    // What is built has a fault that the files have not.
-    let built = simulate(&[("kustomize", FAKE)]);
-    assert_eq!(built.status.code(), Some(2), "{}", stderr(&built));
-    assert!(stderr(&built).contains("<kustomize overlay>:"), "{}", stderr(&built));
 }

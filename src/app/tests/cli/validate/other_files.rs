@@ -22,7 +22,11 @@ fn files_of_other_tools_are_neither_errors_nor_forgotten() {
         ("pools/pool.yaml", &pool()[..]),
         ("pools/class.yaml", &class("a", 40)),
         ("pools/values.yaml", "replicas: 3\n"),
-        ("pools/kustomization.yaml", "resources: [pool.yaml, class.yaml]\n"),
+        ("pools/kustomization.yaml", "resources: [pool.yaml, class.yaml]\npatches: [{path: patch.yaml}]\n"),
+        (
+            "pools/patch.yaml",
+            "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: general}\nspec: {weight: 7}\n",
+        ),
         ("chart/Chart.yaml", "apiVersion: v2\nname: pools\nversion: 0.1.0\n"),
         ("chart/values.yaml", "name: general\n"),
         ("chart/templates/pool.yaml", "kind: NodePool\nmetadata:\n  name: {{ .Values.name }}\n"),
@@ -35,16 +39,56 @@ fn files_of_other_tools_are_neither_errors_nor_forgotten() {
     let validated = run(folder.path(), &["validate"]);
     let summary = stdout(&validated);
     assert_eq!(validated.status.code(), Some(0), "{summary}{}", stderr(&validated));
-    let counts = "2 objects in 7 files checked: 0 errors, 0 warnings; ignored 3 files of Helm charts; ignored 1 template; \
+    let counts = "2 objects in 7 files checked: 0 errors, 0 warnings; ignored 1 patch of kustomizations; ignored 3 files of Helm charts; ignored 1 template; \
                   ignored 5 of other kinds (5 not a manifest)";
     assert!(summary.contains(counts), "{summary}");
-    for args in [["simulate", "."], ["migrate", "."]] {
+    for args in [["simulate", "."], ["migrate", "."], ["simulate", "pools"]] {
         let output = run(folder.path(), &args);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+        let said =
+            if args[1] == "." { "left out 3 files of Helm charts, 1 template" } else { "pools is a kustomization" };
+        assert!(stderr(&output).contains(said), "{args:?}: {}", stderr(&output));
     }
     let json: serde_json::Value =
         serde_json::from_str(&stdout(&run(folder.path(), &["validate", "-o", "json"]))).unwrap();
     assert_eq!((&json["summary"]["charts"], &json["summary"]["templates"]), (&3.into(), &1.into()));
+}
+
+/// What is left out of a revision is what is left out of the folder.
+#[test]
+fn a_revision_leaves_out_the_same_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = class("b", 5);
+    let files = [
+        ("class.yaml", &class("a", 40)[..]),
+        ("chart/Chart.yaml", "name: a\n"),
+        ("chart/values-prod.yaml", "a: 1\n"),
+        ("chart/values-prod/class.yaml", &broken),
+        ("chart/templates/static.yaml", &broken),
+        ("chart/templates/pool.yaml", "kind: NodePool\nmetadata: {name: \"{{ .Values.a }}\"}\n"),
+        ("play.yaml", "a: {{ b }}\n"),
+    ];
+    write(folder.path(), &files);
+    let git = |args: &[&str]| {
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+        let output = Command::new("git").args(identity).args(args).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    };
+    git(&["init", "--quiet"]);
+    git(&["add", "."]);
+    git(&["commit", "--quiet", "--message=a"]);
+    for paths in [&["."][..], &["chart/templates"], &[".", "chart/templates/pool.yaml"], &["play.yaml"]] {
+        let summary = |more: &[&str]| {
+            let args: Vec<&str> = ["validate", "-o", "json"].iter().chain(more).chain(paths).copied().collect();
+            let output = run(folder.path(), &args);
+            let json: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap_or_default();
+            let counts = ["files", "checked", "errors", "charts", "templates"].map(|key| json["summary"][key].clone());
+            (output.status.code(), counts)
+        };
+        let (code, counts) = summary(&[]);
+        assert_eq!(summary(&["--rev", "HEAD"]), (code, counts.clone()), "{paths:?}");
+        assert_eq!(code, Some(1), "{paths:?}: {counts:?}");
+    }
 }
 
 #[cfg(unix)]
