@@ -2,7 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(target_os = "linux")]
+mod image;
+#[cfg(unix)]
+mod release;
 mod schema;
+mod workflows;
 
 use napkeeper_api::yaml;
 use serde_json::Value;
