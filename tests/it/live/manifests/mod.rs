@@ -2,4 +2,5 @@
 
 pub(super) mod crds;
 mod delete_guards;
+mod images;
 mod overlays;
