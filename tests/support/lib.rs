@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "test support: a broken fixture should stop the test at once")]
 
+pub mod argo_cd;
 pub mod arm;
 pub mod clock;
 pub mod control_plane;

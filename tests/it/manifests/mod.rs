@@ -5,6 +5,7 @@ use napkeeper_api::yaml;
 use napkeeper_tests::manifests::repository;
 use serde_json::Value;
 
+pub(crate) mod argocd;
 mod hooks;
 mod network;
 pub(crate) mod policies;

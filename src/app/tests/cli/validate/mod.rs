@@ -272,3 +272,10 @@ fn an_overlay_is_judged_by_its_definition() {
     write(folder.path(), &[("unsigned.yaml", &format!("{head}{unsigned}"))]);
     assert!(stdout(&validate(folder.path(), &["unsigned.yaml"])).contains("priceAdjustment"));
 }
+
+/// No file of theirs is taken for napkeeper's own configuration, and the objects that they sync are protected from pruning.
+#[test]
+fn shipped_applications_beside_node_pools_have_no_findings() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    assert_eq!(found(&root, &["manifests/gitops", "manifests/quickstart"]), [""; 0]);
+}
