@@ -1,5 +1,6 @@
 //! The companion leaves managed NAP's objects alone.
 
+use crate::manifests::argocd::health_of;
 use anyhow::{Result, ensure};
 use jiff::SignedDuration;
 use napkeeper_tests::control_plane::upstream_crds;
@@ -39,6 +40,10 @@ async fn after_an_hour_beside_nap_no_field_of_its_objects_is_owned() -> Result<(
     ensure!(controller.exit_status().is_none(), "the controller ended: {}", controller.tail(30));
     let status = sweep_status(&env).await?;
     ensure!(status["counts"].as_array().is_some_and(|c| !c.is_empty()), "nothing was reported: {status}");
+    for sweep in objects(&env, "napkeeper.io", "v1alpha1", "OrphanSweep").await? {
+        let health = health_of(&serde_json::to_value(sweep)?)?;
+        ensure!(health.status == "Healthy" && health.message.contains("orphans"), "in Argo CD it is {health:?}");
+    }
     for (group, version, kind) in KINDS {
         let found = objects(&env, group, version, kind).await?;
         ensure!(!found.is_empty(), "there is no {kind} to be left alone");

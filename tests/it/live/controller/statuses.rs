@@ -1,11 +1,15 @@
-//! What kubectl and GitOps tools read in the status of NodePools, AKSNodeClasses, NodeClaims and NodeOverlays.
+//! What kubectl and GitOps tools read in the status of NodePools, AKSNodeClasses, NodeClaims and NodeOverlays. The NodePools are
+//! synced as Argo CD does it.
 
+use crate::live::manifests::argo_cd::documented;
+use crate::manifests::argocd::{health_of, shipped};
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::api::DynamicObject;
+use napkeeper_tests::argo_cd::{self, differences, respecting, sync};
 use napkeeper_tests::environment::Environment;
 use napkeeper_tests::environment::state::{claims, objects, running};
-use napkeeper_tests::manifests::quickstart;
+use napkeeper_tests::manifests::quickstart_file;
 use napkeeper_tests::wait::eventually;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -16,7 +20,9 @@ const STEP: Duration = Duration::from_secs(120);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_waits_for_pools_and_classes_and_shows_their_nodes() -> Result<()> {
     let env = Environment::start("provisioner").await?;
-    env.plane.apply(&quickstart()?).await?;
+    let git = documented(1).await?;
+    sync(&env.plane, &git).await?;
+    env.plane.apply(&quickstart_file("inflate")?).await?;
     let _controller = env.controller()?;
     for kind in ["nodepools", "aksnodeclasses"] {
         env.plane.kubectl(&["wait", "--for=condition=Ready", kind, "--all", "--timeout=120s"]).await?;
@@ -32,6 +38,8 @@ async fn kubectl_waits_for_pools_and_classes_and_shows_their_nodes() -> Result<(
     overlays_say_whether_they_apply(&env).await?;
     scale_subresource(&env).await?;
     only_our_manager(&env).await?;
+    argo_cd_sees_no_difference(&env, &git).await?;
+    argo_cd_shows(&env, "Healthy").await?;
 
     a_broken_class_makes_its_pools_unready(&env).await?;
     a_pool_that_cannot_be_read_says_why(&env).await
@@ -142,6 +150,51 @@ async fn only_our_manager(env: &Environment) -> Result<()> {
     Ok(())
 }
 
+/// Neither in what the controller writes to, nor in what `kubectl scale` has set and `ignoreDifferences` lists.
+async fn argo_cd_sees_no_difference(env: &Environment, git: &[Value]) -> Result<()> {
+    let found = differences(&env.plane, git).await?;
+    ensure!(found.is_empty(), "Argo CD shows {found:?}");
+    for object in git.iter().filter(|object| object["kind"] == "NodePool") {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let finalizers =
+            env.plane.kubectl(&["get", "nodepool", name, "--output=jsonpath={.metadata.finalizers}"]).await?;
+        ensure!(finalizers.contains("napkeeper.io/nodes"), "{name} has {finalizers:?}, so that nothing is shown");
+    }
+    let fixed = argo_cd::objects(FIXED_POOL)?;
+    sync(&env.plane, &fixed).await?;
+    env.plane.kubectl(&["scale", "nodepool", "fixed", "--replicas=2"]).await?;
+    let found = differences(&env.plane, &fixed).await?;
+    ensure!(
+        found.contains(&"NodePool fixed: /spec/replicas".to_owned()),
+        "it is no difference without the list: {found:?}"
+    );
+    let application = shipped("applications/nodepools.yaml")?;
+    let respecting = respecting(&env.plane, &application, fixed.first().context("a NodePool")?).await?;
+    sync(&env.plane, std::slice::from_ref(&respecting)).await?;
+    let found = differences(&env.plane, &[respecting]).await?;
+    let size = env.plane.kubectl(&["get", "nodepool", "fixed", "--output=jsonpath={.spec.replicas}"]).await?;
+    ensure!(found.is_empty() && size == "2", "Argo CD shows {found:?}, and a sync sets {size}");
+    Ok(())
+}
+
+/// Waits until all NodePools and AKSNodeClasses have this health, and with that all NodeClaims.
+async fn argo_cd_shows(env: &Environment, wanted: &str) -> Result<()> {
+    let mut kinds = vec![("karpenter.sh", "v1", "NodePool"), ("karpenter.azure.com", "v1beta1", "AKSNodeClass")];
+    if wanted == "Healthy" {
+        kinds.push(("karpenter.sh", "v1", "NodeClaim"));
+    }
+    for (group, version, kind) in kinds {
+        eventually(&format!("{kind}s that are {wanted}"), STEP, async || {
+            let all = objects(env, group, version, kind).await?;
+            ensure!(!all.is_empty(), "no {kind}s");
+            let all = all.iter().map(|object| Ok(health_of(&serde_json::to_value(object)?)?.status == wanted));
+            Ok(all.collect::<Result<Vec<_>>>()?.into_iter().all(|is| is).then_some(()))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
 async fn a_broken_class_makes_its_pools_unready(env: &Environment) -> Result<()> {
     let patch = |policy: Value| format!("--patch={}", json!({ "spec": { "kubelet": { "cpuManagerPolicy": policy } } }));
     let class = ["patch", "aksnodeclass", "default", "--type=merge"];
@@ -149,6 +202,7 @@ async fn a_broken_class_makes_its_pools_unready(env: &Environment) -> Result<()>
     for kind in ["aksnodeclasses", "nodepools"] {
         env.plane.kubectl(&["wait", "--for=condition=Ready=false", kind, "--all", "--timeout=120s"]).await?;
     }
+    argo_cd_shows(env, "Degraded").await?;
     for pool in pools(env).await? {
         let ready = condition(&pool, "Ready");
         let message = ready["message"].as_str().unwrap_or_default();
@@ -169,6 +223,8 @@ async fn a_pool_that_cannot_be_read_says_why(env: &Environment) -> Result<()> {
     let message = failed["message"].as_str().unwrap_or_default();
     ensure!(message.contains("spec.template.spec.nodeClassRef.group"), "{failed}");
     ensure!(failed["observedGeneration"] == json!(pool.metadata.generation), "{failed}");
+    let health = health_of(&serde_json::to_value(pool)?)?;
+    ensure!(health.status == "Degraded" && health.message.contains("nodeClassRef.group"), "{health:?}");
     Ok(())
 }
 

@@ -117,7 +117,8 @@ async fn the_companion_installs_beside_upstream_and_cannot_change_it() -> Result
             ("controller", "list", ("", "secrets"), false),
         ],
     )
-    .await
+    .await?;
+    super::argo_cd::the_companion_does_not_differ_from_git(&plane).await
 }
 
 #[tokio::test]

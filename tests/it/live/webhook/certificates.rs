@@ -157,7 +157,7 @@ fn owned(object: &Value, manager: &str) -> Vec<String> {
     found
 }
 
-/// We own only the bundle, and a sync from Git neither sees nor removes it.
+/// We own only the bundle, and a sync from Git neither sees nor removes it; nor the content of the Secrets.
 async fn git_and_we_share(rig: &Rig, git: &str) -> Result<()> {
     for kind in KINDS {
         let object = rig.configuration(kind).await?;
@@ -185,6 +185,9 @@ async fn git_and_we_share(rig: &Rig, git: &str) -> Result<()> {
     }
     rig.plane.kubectl(&["apply", "--filename", &file]).await?;
     rig.plane.kubectl(&["diff", "--filename", &file]).await?;
+    for secret in [CA_SECRET, TLS_SECRET] {
+        ensure!(rig.data(secret).await?.contains_key("tls.crt"), "a sync took the content of {secret} away");
+    }
     let after = rig.bundles().await?;
     let renewed = after != before && after.iter().all(|bundle| !bundle.is_empty());
     ensure!(after == before || renewed, "a sync took the bundles away");

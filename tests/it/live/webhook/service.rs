@@ -77,7 +77,8 @@ async fn first_message(from: &mut TcpStream) -> Result<(Vec<u8>, bool)> {
     }
 }
 
-/// What Git has: the hooks that kustomize ships, called at this address instead of a Service, without a bundle.
+/// What Git has: the hooks that kustomize ships, called at this address instead of a Service, without a bundle; and the Secrets of
+/// the certificates, without content.
 pub(super) fn in_git(address: SocketAddr) -> Result<String> {
     let text = std::fs::read_to_string(repository("kustomize/base/hooks.yaml"))?;
     ensure!(!text.contains("caBundle:"), "caBundle is in Git");
@@ -91,5 +92,10 @@ pub(super) fn in_git(address: SocketAddr) -> Result<String> {
         }
         all.push(object.to_string());
     }
+    let text = std::fs::read_to_string(repository("kustomize/base/certificates.yaml"))?;
+    let secrets = yaml::read("certificates.yaml", &text).documents;
+    let secrets = secrets.iter().filter(|document| document.value["kind"] == "Secret").map(|one| one.value.to_string());
+    all.extend(secrets);
+    ensure!(all.len() == 4, "{} objects", all.len());
     Ok(all.join("\n---\n"))
 }
