@@ -16,7 +16,8 @@ pub fn check_settled(world: &World) -> Result<(), Violation> {
     }
     for claim in cluster.claims().values() {
         if claim.status.initialized.is_none() || claim.deleting_at.is_some() {
-            let old = world.now().duration_since(claim.created_at).as_hours() >= 2;
+            let since = claim.deleting_at.unwrap_or(claim.created_at);
+            let old = world.now().duration_since(since).as_hours() >= 2;
             if old {
                 return Err(world.violation("settled-claims", format!("NodeClaim {} is stuck", claim.name)));
             }

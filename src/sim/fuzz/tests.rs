@@ -69,7 +69,7 @@ fn histories_hold_every_invariant() {
 }
 
 /// Seeds of these histories in a plain run: of hazards that interrupt writes and watches, and of a few others.
-const REPLACING: [u64; 7] = [1, 4, 8, 13, 19, 22, 161];
+const REPLACING: [u64; 6] = [1, 4, 8, 13, 19, 22];
 
 /// `.ci/nightly` plays 200.
 #[test]
@@ -101,13 +101,15 @@ fn histories_that_once_failed_hold() {
     // the next one found nothing to delete. 835: the invariant forgot the last inventory before a restore of
     // OrphanRecords. 105: after the clock had been set back, nothing was disrupted or taken back until it had caught up.
     // 383: a mark was taken back before a late watch had shown the taint, which stayed. 1475: the invariant of budgets
-    // counted what a user had deleted, of which the watch had not told.
+    // counted what a user had deleted, of which the watch had not told. 216: the history ended while a node that expired was
+    // being deleted.
     let once_failed = [
         (Hazard::WrongGroup, 550),
         (Hazard::ApiServerRestore, 1340),
         (Hazard::FailedJoins, 776),
         (Hazard::PartialRestores, 616),
         (Hazard::InterruptedWrites, 720),
+        (Hazard::InterruptedWrites, 216),
         (Hazard::ExternalEdits, 835),
         (Hazard::ClockJumps, 105),
         (Hazard::WatchLag, 383),
