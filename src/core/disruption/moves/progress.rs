@@ -17,6 +17,7 @@ use crate::model::settings::DisruptionScope;
 use crate::plan::{ClaimUpdate, Command, NodeUpdate, Plan};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -51,31 +52,32 @@ pub(in crate::disruption) fn continue_moves(
 ///
 /// A move that has ended is not found again: either its sources are being deleted, or they are about to be unmarked.
 fn adopt(snapshot: &Snapshot, memory: &mut MoveMemory, now: Timestamp) {
-    let known: BTreeSet<ClaimName> =
+    let mut known: BTreeSet<ClaimName> =
         memory.moves.values().flat_map(|one| &one.sources).map(|source| source.name.clone()).collect();
     let is_marked = |name: &ClaimName| snapshot.claims().get(name).is_some_and(|claim| is_marked(claim));
     memory.failed.retain(is_marked);
-    for replacement in snapshot.claims().values().filter(|claim| is_awaited(claim, now)) {
+    let mut awaited: Vec<&Arc<Claim>> = snapshot.claims().values().filter(|claim| is_awaited(claim, now)).collect();
+    // Those of a move that was taken back may be in use by now: the marks are of the move whose replacements are newest.
+    awaited.sort_by_key(|claim| Reverse(claim.created_at));
+    for replacement in awaited {
         let is_left = |name: &&ClaimName| is_marked(name) && !known.contains(*name) && !memory.failed.contains(*name);
         let sources = replacement.spec.replaces.iter().filter(is_left);
         let sources: Vec<_> = sources.filter_map(|name| Some(snapshot.claims().get(name)?.reference())).collect();
         let Some(first) = sources.first().map(|source| source.name.clone()) else { continue };
+        known.extend(sources.iter().map(|source| source.name.clone()));
         let reason = snapshot.claims().get(&first).and_then(|claim| claim.status.disrupted);
-        let one = memory.moves.entry(first).or_insert_with(|| Move {
+        // Without one of them, the others have no room for all pods: it fails.
+        let replacements = std::iter::once(&replacement.name).chain(&replacement.spec.replaces_with).cloned().collect();
+        let one = Move {
             sources,
             reason: reason.unwrap_or(DisruptionReason::Underutilized),
             drafts: Vec::new(),
-            replacements: Vec::new(),
+            replacements,
             since: replacement.created_at,
             worth_from: None,
             causes: BTreeSet::new(),
-        });
-        // Without one of them, the others have no room for all pods: it fails.
-        for name in std::iter::once(&replacement.name).chain(&replacement.spec.replaces_with) {
-            if !one.replacements.contains(name) {
-                one.replacements.push(name.clone());
-            }
-        }
+        };
+        memory.moves.insert(first, one);
     }
 }
 

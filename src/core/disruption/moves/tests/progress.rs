@@ -74,6 +74,22 @@ fn a_move_goes_on_after_a_restart_at_any_step() {
     }
 }
 
+/// An hour ago a move was taken back after its replacement had become ready, and that has pods by now.
+#[test]
+fn a_move_is_not_taken_for_an_earlier_one_after_a_restart() {
+    let mut world = oversized();
+    assert_eq!((0..3).flat_map(|_| world.wait(60)).count(), 3);
+    let (mut earlier, node) = managed("a-earlier", &world.pool, offering(SMALL, 1, OnDemand));
+    earlier.spec.replaces = world.drafts[0].spec.replaces.clone();
+    earlier.created_at = at(world.now - 3_600);
+    put(&mut world.snapshot, (earlier, node));
+    world.run_pod("other", "a-earlier", 1_500);
+    world.restart();
+    let draft = world.drafts[0].clone();
+    world.initialize(&draft);
+    assert_eq!(world.wait(10), ["underutilized c00"]);
+}
+
 #[test]
 fn marks_without_a_move_are_removed_after_a_restart() {
     let mut world = oversized();
