@@ -56,15 +56,20 @@ fn adopt(snapshot: &Snapshot, memory: &mut MoveMemory, now: Timestamp) {
         memory.moves.values().flat_map(|one| &one.sources).map(|source| source.name.clone()).collect();
     let is_marked = |name: &ClaimName| snapshot.claims().get(name).is_some_and(|claim| is_marked(claim));
     memory.failed.retain(is_marked);
-    let mut awaited: Vec<&Arc<Claim>> = snapshot.claims().values().filter(|claim| is_awaited(claim, now)).collect();
+    let is_replacement = |claim: &&Arc<Claim>| claim.is_ours() && !claim.spec.replaces.is_empty();
+    let mut replacements: Vec<&Arc<Claim>> = snapshot.claims().values().filter(is_replacement).collect();
     // Those of a move that was taken back may be in use by now: the marks are of the move whose replacements are newest.
-    awaited.sort_by_key(|claim| Reverse(claim.created_at));
-    for replacement in awaited {
+    replacements.sort_by_key(|claim| Reverse(claim.created_at));
+    for replacement in replacements {
         let is_left = |name: &&ClaimName| is_marked(name) && !known.contains(*name) && !memory.failed.contains(*name);
         let sources = replacement.spec.replaces.iter().filter(is_left);
         let sources: Vec<_> = sources.filter_map(|name| Some(snapshot.claims().get(name)?.reference())).collect();
         let Some(first) = sources.first().map(|source| source.name.clone()) else { continue };
         known.extend(sources.iter().map(|source| source.name.clone()));
+        if !is_awaited(replacement, now) {
+            memory.failed.extend(sources.into_iter().map(|source| source.name));
+            continue;
+        }
         let reason = snapshot.claims().get(&first).and_then(|claim| claim.status.disrupted);
         // Without one of them, the others have no room for all pods: it fails.
         let replacements = std::iter::once(&replacement.name).chain(&replacement.spec.replaces_with).cloned().collect();
@@ -164,16 +169,13 @@ impl Progress<'_> {
             return true;
         }
         self.plan.wake_at(deadline);
-        let is_forced = left.iter().any(|claim| claim.status.forced.is_some());
-        match one.drafts.is_empty() {
+        let (forced, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|claim| claim.status.forced.is_some());
+        if !one.drafts.is_empty() {
             // Its node is unhealthy or about to be lost: what replaces it need not be ordered any more.
-            false if is_forced => return true,
-            false => return self.mark_and_create(one, &left),
-            // What has been ordered is of use also where the node is well again before it is deleted.
-            true if is_forced => return false,
-            true => {}
+            return !forced.is_empty() || self.mark_and_create(one, &others);
         }
-        self.finish(one, &left)
+        // What has been ordered is of use also where the node is well again before it is deleted.
+        self.finish(one, &others)
     }
 
     /// The deletion of its NodePool does not take this node away any more: somebody has removed the finalizer, or chosen to keep

@@ -14,7 +14,7 @@ use crate::fixtures::{
     at, cluster, disruption_budget, managed, node, offering, pool, put, requirements_in, running, settings, shape,
     start,
 };
-use crate::model::cluster::claim::{Claim, ClaimSpec, DriftedCondition, ForcefulReason, LaunchFailure};
+use crate::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, DriftedCondition, ForcefulReason, LaunchFailure};
 use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{DoNotDisrupt, HostPort, Pod, PodShape, Taint};

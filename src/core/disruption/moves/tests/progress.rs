@@ -91,6 +91,26 @@ fn a_move_is_not_taken_for_an_earlier_one_after_a_restart() {
 }
 
 #[test]
+fn a_failed_move_does_not_go_on_with_an_earlier_replacement_after_a_restart() {
+    let mut world = oversized();
+    assert_eq!((0..3).flat_map(|_| world.wait(60)).count(), 3);
+    let (mut earlier, node) = managed("a-earlier", &world.pool, offering(SMALL, 1, OnDemand));
+    earlier.spec.replaces = world.drafts[0].spec.replaces.clone();
+    earlier.created_at = at(world.now - 300);
+    put(&mut world.snapshot, (earlier.clone(), node));
+    world.run_pod("other", "a-earlier", 1_500);
+    let mut failed = Claim { created_at: at(world.now), ..earlier };
+    failed.name = world.drafts[0].name.clone();
+    failed.status = ClaimStatus {
+        launch_failed: Some(LaunchFailure { at: at(world.now), code: "a".into(), message: "b".into() }),
+        ..ClaimStatus::default()
+    };
+    world.snapshot.put_claim(failed);
+    world.restart();
+    assert_eq!(world.wait(10), ["untaint aks-c00"]);
+}
+
+#[test]
 fn marks_without_a_move_are_removed_after_a_restart() {
     let mut world = oversized();
     assert_eq!([world.wait(60), world.wait(10)].concat(), ["mark c00", "taint aks-c00"]);
