@@ -2,7 +2,7 @@
 
 use crate::output::path_list;
 use anyhow::bail;
-use napkeeper_api::manifests::{self, Source, items};
+use napkeeper_api::manifests::{self, Source, describe, items};
 use napkeeper_verdict::policy::{Inputs, Policies, User};
 use napkeeper_verdict::rules::policies as rules;
 use napkeeper_verdict::{Finding, Severity};
@@ -105,8 +105,12 @@ pub(super) fn for_admission(paths: &[PathBuf]) -> anyhow::Result<Arc<Policies>> 
 
 fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     let loaded = manifests::load(paths);
-    match loaded.unreadable.first() {
-        Some(problem) => bail!("{problem}"),
+    if let Some(problem) = loaded.unreadable.first() {
+        bail!("{problem}");
+    }
+    // A policy that is left out would permit what it forbids.
+    match describe(&loaded.others) {
+        Some(others) => bail!("{}: cannot read {others}: render them first", path_list(paths)),
         None => Ok(loaded.files),
     }
 }

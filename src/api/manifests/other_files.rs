@@ -6,6 +6,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// What begins and ends the expressions of templates: of Helm, Go and Jinja.
+const EXPRESSIONS: [(&str, &str); 2] = [("{{", "}}"), ("{%", "%}")];
 /// The folder of the templates of a chart.
 const TEMPLATES: &str = "templates";
 /// The file by which a folder is a Helm chart.
@@ -49,13 +51,15 @@ pub fn is_in_templates(inside: &Path) -> bool {
     inside.components().next().is_some_and(|first| first.as_os_str() == TEMPLATES)
 }
 
-/// True for a text with an expression in double braces.
+/// True for a text with an expression of a template.
 #[must_use]
 pub fn has_expression(text: &str) -> bool {
-    text.split_once("{{").is_some_and(|(_, rest)| rest.contains("}}"))
+    let has = |(open, close): &(&str, &str)| text.split_once(open).is_some_and(|(_, rest)| rest.contains(close));
+    EXPRESSIONS.iter().any(has)
 }
 
-/// True for a text that cannot be parsed as YAML where it has expressions in double braces, and only there.
+/// True for a text that cannot be parsed as YAML where it has expressions in braces, and only there, and of which nothing that can be
+/// parsed may be an object.
 #[must_use]
 pub fn is_template(source: &Source) -> bool {
     if !has_expression(&source.text) {
@@ -64,10 +68,13 @@ pub fn is_template(source: &Source) -> bool {
     let reading = yaml::read(&source.file, &source.text);
     let mut wrong = reading.problems.iter().filter(|problem| problem.kind == ProblemKind::Syntax).peekable();
     let lines: Vec<&str> = source.text.lines().collect();
-    let has_braces = |line: usize| lines.get(line).is_some_and(|line| bare(line).contains("{{"));
-    // The parser may notice it only on the next line.
-    let is_expression = |line: usize| has_braces(line) || line.checked_sub(1).is_some_and(has_braces);
-    wrong.peek().is_some() && wrong.all(|problem| is_expression(problem.position.line.saturating_sub(1)))
+    let is_expression = |line: usize| {
+        let line = lines.get(line).map(|line| bare(line)).unwrap_or_default();
+        EXPRESSIONS.iter().any(|(open, _)| line.contains(open))
+    };
+    wrong.peek().is_some()
+        && wrong.all(|problem| is_expression(problem.position.line.saturating_sub(1)))
+        && !reading.documents.iter().any(|document| may_be_object(&document.value))
 }
 
 /// A line without its comment and its quoted texts.
@@ -161,6 +168,9 @@ mod tests {
             ("# {{ a }}\nb: 1\n---\na: [\n", false),
             ("a: \"{{ b }}\"\nc: [\n", false),
             ("a: {{ b }}\nc: 1\n---\nd: [\n", false),
+            ("{% if a %}\nb: 1\n{% endif %}\n", true),
+            ("kind: AKSNodeClass\n---\na: {{ b }}\n", false),
+            ("a: |\n  {{ b }}\nc: d: e\n", false),
         ] {
             assert_eq!(is_template(&load_text("a.yaml", text.to_owned())), expected, "{text}");
         }

@@ -57,6 +57,9 @@ fn from_path(path: &Path) -> anyhow::Result<CrdSchemas> {
     if let Some(problem) = loaded.unreadable.first() {
         bail!("{problem}");
     }
+    if let Some(others) = manifests::describe(&loaded.others) {
+        bail!("cannot read {others}: render them first");
+    }
     for source in &loaded.files {
         if let Some(problem) = source.parsed().problems.first() {
             bail!("{}:{}: {}", source.file, problem.position, problem.message);
