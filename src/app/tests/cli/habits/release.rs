@@ -25,11 +25,13 @@ impl Release {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
         for system in SYSTEMS {
-            let program = at.join("build").join(system).join("napkeeper");
+            let artifact = if system.starts_with("linux") { "linux" } else { "macos" };
+            let program = at.join("build").join(artifact).join(system).join("napkeeper");
             fs::create_dir_all(program.parent().unwrap()).unwrap();
             fs::write(program, format!("#!/bin/sh\necho {system}\n")).unwrap();
         }
-        fs::write(at.join("build/napkeeper.cdx.json"), "{}").unwrap();
+        fs::create_dir(at.join("build/sbom")).unwrap();
+        fs::write(at.join("build/sbom/napkeeper.cdx.json"), "{}").unwrap();
         fs::create_dir(at.join(".github")).unwrap();
         for file in ["LICENSE", ".github/krew.yaml"] {
             fs::copy(root().join(file), at.join(file)).unwrap();
