@@ -19,11 +19,12 @@ pub(crate) fn load(path: &Path) -> Loaded {
     if kustomize::file_in(path).is_some() {
         let path = path.display();
         output::warning(&format!(
-            "{path} is a kustomization, of which the files are read as they are: kustomize build {path} and - read what it builds"
+            "{path} is a kustomization, and its files are read as they are: for what it builds, pass - and pipe the output of \
+             kustomize build {path}"
         ));
     }
     if let Some(others) = describe(&loaded.others) {
-        output::warning(&format!("{}: left out {others}: render them first, and read that with -", path.display()));
+        output::warning(&format!("{}: left out {others}: for what they render to, pass - and pipe it", path.display()));
     }
     loaded
 }
