@@ -1,7 +1,7 @@
 //! Manifest files below a path, and their content.
 
 use super::Problem;
-use super::other_files::{CHART, OtherFile, has_expression, is_in_templates, is_of_chart, is_template};
+use super::other_files::{CHART, OtherFile, Place, is_in_templates, is_of_chart};
 use crate::yaml::{self, Chunk, Document, Reading};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -67,8 +67,8 @@ pub struct Loaded {
 }
 
 /// Reads files and folders: in folders every `.yaml`, `.yml` and `.json` file, by name, without hidden folders,
-/// `target` and `node_modules`, and without templates and values of Helm charts, and other templates, which are counted. `-` is the standard input. A file with
-/// several paths is read once.
+/// `target` and `node_modules`, and without templates and values of Helm charts, and other templates, which are counted. `-` is
+/// the standard input. A file with several paths is read once.
 #[must_use]
 pub fn load(paths: &[PathBuf]) -> Loaded {
     let mut walk = Walk::default();
@@ -76,7 +76,7 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
         if path.as_os_str() == STDIN {
             walk.stdin();
         } else {
-            walk.visit(path, 0, Found::Named);
+            walk.visit(path, 0, Place::Named);
         }
     }
     walk.loaded
@@ -86,17 +86,6 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
 #[must_use]
 pub fn load_text(file: &str, text: String) -> Source {
     Source { file: Arc::from(file), text: Arc::from(text), parsed: OnceLock::new() }
-}
-
-/// How a file was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
-    /// It is given by name.
-    Named,
-    /// In a folder.
-    InFolder,
-    /// Among the templates of a Helm chart.
-    InTemplates,
 }
 
 #[derive(Default)]
@@ -121,14 +110,14 @@ impl Walk {
             Ok(n) if n as u64 > MAX_FILE_BYTES => {
                 self.record_unreadable(Path::new("<stdin>"), format!("is larger than {} MiB", MAX_FILE_BYTES >> 20));
             }
-            Ok(_) => self.add_file(Path::new("<stdin>"), bytes, Found::Named),
+            Ok(_) => self.add_file(Path::new("<stdin>"), bytes, Place::Named),
             Err(error) => self.record_unreadable(Path::new("<stdin>"), error),
         }
     }
 
     /// What is given by name is read with any extension.
-    fn visit(&mut self, path: &Path, depth: usize, found: Found) {
-        let named = found == Found::Named;
+    fn visit(&mut self, path: &Path, depth: usize, place: Place) {
+        let named = place == Place::Named;
         let real = match fs::canonicalize(path) {
             Ok(real) => real,
             Err(error) => {
@@ -137,14 +126,14 @@ impl Walk {
         };
         if real.is_dir() {
             if (named || !is_skipped(path)) && self.visited.insert(real) {
-                self.visit_dir(path, depth, found);
+                self.visit_dir(path, depth, place);
             }
         } else if (named || is_manifest(path)) && self.visited.insert(real) {
-            self.read_file(path, found);
+            self.read_file(path, place);
         }
     }
 
-    fn visit_dir(&mut self, path: &Path, depth: usize, found: Found) {
+    fn visit_dir(&mut self, path: &Path, depth: usize, place: Place) {
         if depth > MAX_DEPTH {
             return self.record_unreadable(path, format!("directories are nested deeper than {MAX_DEPTH} levels"));
         }
@@ -162,11 +151,11 @@ impl Walk {
                         self.leave_out(OtherFile::HelmChart);
                         continue;
                     }
-                    let is_within = found == Found::InTemplates || is_chart && is_in_templates(Path::new(&name));
-                    let found = if is_within { Found::InTemplates } else { Found::InFolder };
+                    let is_within = place == Place::InTemplates || is_chart && is_in_templates(Path::new(&name));
+                    let place = if is_within { Place::InTemplates } else { Place::InFolder };
                     // Links that lead nowhere are said where they stand for manifests.
                     if child.exists() || is_manifest(&child) && !is_skipped(&child) {
-                        self.visit(&child, depth + 1, found);
+                        self.visit(&child, depth + 1, place);
                     }
                 }
             }
@@ -174,23 +163,22 @@ impl Walk {
         }
     }
 
-    fn read_file(&mut self, path: &Path, found: Found) {
+    fn read_file(&mut self, path: &Path, place: Place) {
         let size = fs::metadata(path).map(|m| m.len());
         match size.and_then(|size| if size > MAX_FILE_BYTES { Ok(None) } else { fs::read(path).map(Some) }) {
-            Ok(Some(bytes)) => self.add_file(path, bytes, found),
+            Ok(Some(bytes)) => self.add_file(path, bytes, place),
             Ok(None) => self.record_unreadable(path, format!("is larger than {} MiB", MAX_FILE_BYTES >> 20)),
             Err(error) => self.record_unreadable(path, read_failure(&error)),
         }
     }
 
-    fn add_file(&mut self, path: &Path, bytes: Vec<u8>, found: Found) {
+    fn add_file(&mut self, path: &Path, bytes: Vec<u8>, place: Place) {
         match String::from_utf8(bytes) {
             Ok(text) => {
                 let source = load_text(&display_name(path), text);
-                match found {
-                    Found::InTemplates if has_expression(&source.text) => self.leave_out(OtherFile::HelmChart),
-                    Found::InFolder if is_template(&source) => self.leave_out(OtherFile::Template),
-                    _ => self.loaded.files.push(source),
+                match place.left_out_as(&source) {
+                    Some(other) => self.leave_out(other),
+                    None => self.loaded.files.push(source),
                 }
             }
             Err(error) => {
@@ -293,7 +281,7 @@ mod tests {
             std::os::unix::fs::symlink(root.join("nowhere"), root.join("link.yaml")).unwrap();
             std::os::unix::fs::symlink(root.join("nowhere"), root.join("link.txt")).unwrap();
             std::os::unix::fs::symlink(root.join("nowhere"), root.join(".#lock.yaml")).unwrap();
-            // Two of these would be followed for ever.
+            // Each leads back to a folder above it.
             std::os::unix::fs::symlink(root.join("chart"), root.join("chart/templates/again")).unwrap();
             std::os::unix::fs::symlink(root.join("chart"), root.join("chart/templates/once-more")).unwrap();
             let unreadable = load(&[root.to_owned()]).unreadable;

@@ -51,17 +51,38 @@ pub fn is_in_templates(inside: &Path) -> bool {
     inside.components().next().is_some_and(|first| first.as_os_str() == TEMPLATES)
 }
 
+/// Where a file is, as it matters for what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// It is given by name.
+    Named,
+    /// In a folder.
+    InFolder,
+    /// Among the templates of a Helm chart.
+    InTemplates,
+}
+
+impl Place {
+    /// As what a file is left out; `None` where it is read.
+    #[must_use]
+    pub fn left_out_as(self, source: &Source) -> Option<OtherFile> {
+        match self {
+            Self::InTemplates if has_expression(&source.text) => Some(OtherFile::HelmChart),
+            Self::InFolder if is_template(source) => Some(OtherFile::Template),
+            _ => None,
+        }
+    }
+}
+
 /// True for a text with an expression of a template.
-#[must_use]
-pub fn has_expression(text: &str) -> bool {
+fn has_expression(text: &str) -> bool {
     let has = |(open, close): &(&str, &str)| text.split_once(open).is_some_and(|(_, rest)| rest.contains(close));
     EXPRESSIONS.iter().any(has)
 }
 
 /// True for a text that cannot be parsed as YAML where it has expressions in braces, and only there, and of which nothing that can be
 /// parsed may be an object.
-#[must_use]
-pub fn is_template(source: &Source) -> bool {
+fn is_template(source: &Source) -> bool {
     if !has_expression(&source.text) {
         return false;
     }

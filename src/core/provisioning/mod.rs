@@ -46,8 +46,8 @@ pub struct ProvisionMemory {
     /// The NodeClaims in flight that waiting pods were planned for. Lost: pods are planned again, and may be planned
     /// for each other's claims, at the worst for one claim more.
     claim_of_pod: BTreeMap<ObjectKey, ClaimName>,
-    /// The nodes in use on which the last pass found room for pods of nodes that are being removed. If lost, it is found again.
-    room: BTreeMap<Uid, NodeName>,
+    /// Pods of nodes that are being removed for which the last pass found room on nodes in use. If lost, it is found again.
+    with_room: BTreeSet<Uid>,
     /// Placements of the chunks of each CapacityBuffer in the last pass.
     pub buffer_statuses: BTreeMap<ObjectKey, BufferPlacement>,
     /// Unschedulable pods of the last pass that each was in, with the reasons.
@@ -105,7 +105,7 @@ pub fn provision(
     let mut plan = Plan::default();
     if settings.mode == ControllerMode::Companion || snapshot.holds_launches(now) {
         // No pass looks for it.
-        memory.room.clear();
+        memory.with_room.clear();
         return plan;
     }
     memory.unavailable.expire(now);
@@ -141,10 +141,10 @@ pub fn provision(
     };
     let selection = memory.select_pods(snapshot, &pods);
     let (outcome, cost) = schedule_with_cost(input, &selection.pods);
-    let with_room: BTreeSet<Uid> = memory.room.keys().cloned().collect();
+    let had_room = memory.with_room.clone();
     memory.planned_cost = memory.planned_cost.plus(cost);
     memory.record_pass(snapshot, &outcome, &Pass { waiting: &pods, selection, retries_all: window_end.is_none() }, now);
-    for at in memory.next_passes(&with_room, settings, now) {
+    for at in memory.next_passes(&had_room, settings, now) {
         plan.wake_at(at);
     }
     let mut tried: BTreeSet<NodePoolName> = BTreeSet::new();
@@ -183,21 +183,20 @@ impl ProvisionMemory {
         &self.claim_of_pod
     }
 
-    /// The nodes in use on which the last pass found room for pods of nodes that are being removed. All other such pods wait for
-    /// a new node, or cannot be scheduled.
-    pub(crate) fn room(&self) -> &BTreeMap<Uid, NodeName> {
-        &self.room
+    /// Pods of nodes that are being removed for which the last pass found room on nodes in use. All others wait for a new node, or
+    /// cannot be scheduled.
+    pub(crate) fn with_room(&self) -> &BTreeSet<Uid> {
+        &self.with_room
     }
 
     /// The NodeClaims that were created for pods that still wait for them: those of nodes that are being removed leave when they
     /// may. If lost, an empty one may be deleted once, and launched again.
     pub(crate) fn awaited_claims(&self, snapshot: &Snapshot) -> BTreeSet<ClaimName> {
         let waits = |pod: &ObjectKey| {
-            let node = snapshot.pods().get(pod).map(|pod| pod.node.as_ref());
-            node.is_some_and(|node| {
-                let claim = node.map(|name| snapshot.nodes().get(name).and_then(|node| snapshot.claim_of(node)));
-                claim.is_none_or(|claim| claim.is_some_and(|claim| claim.deleting_at.is_some()))
-            })
+            let Some(pod) = snapshot.pods().get(pod) else { return false };
+            let Some(node) = &pod.node else { return true };
+            let claim = snapshot.nodes().get(node).and_then(|node| snapshot.claim_of(node));
+            claim.is_some_and(|claim| claim.deleting_at.is_some())
         };
         self.claim_of_pod.iter().filter(|(pod, _)| waits(pod)).map(|(_, claim)| claim.clone()).collect()
     }
@@ -219,15 +218,15 @@ impl ProvisionMemory {
         self.batch_window = BatchWindow::default();
         self.turns = Turns::default();
         self.unplaced.clear();
-        self.room.clear();
+        self.with_room.clear();
         self.deferred = 0;
         self.buffer_statuses.clear();
     }
 
     /// When to decide again after a pass: at once where pods that are held back have found room, and soon where pods were left
     /// out or are unschedulable.
-    fn next_passes(&self, with_room: &BTreeSet<Uid>, settings: &Settings, now: Timestamp) -> Vec<Timestamp> {
-        let is_new = self.room.keys().any(|pod| !with_room.contains(pod));
+    fn next_passes(&self, had_room: &BTreeSet<Uid>, settings: &Settings, now: Timestamp) -> Vec<Timestamp> {
+        let is_new = !self.with_room.is_subset(had_room);
         let is_unplaced = !self.unplaced.is_empty() || self.buffer_statuses.values().any(|buffer| buffer.unplaced > 0);
         let times = [
             (is_new, now),
@@ -239,9 +238,9 @@ impl ProvisionMemory {
 
     /// Forgets the room of pods that wait no longer.
     fn forget_room(&mut self, waiting: &[Arc<Pod>]) {
-        if !self.room.is_empty() {
+        if !self.with_room.is_empty() {
             let waiting: BTreeSet<&Uid> = waiting.iter().map(|pod| &pod.uid).collect();
-            self.room.retain(|pod, _| waiting.contains(pod));
+            self.with_room.retain(|pod| waiting.contains(pod));
         }
     }
 
@@ -322,13 +321,15 @@ impl ProvisionMemory {
         let chunks: BTreeSet<&ObjectKey> = pods.iter().filter(|pod| pod.is_chunk()).map(|pod| &pod.key).collect();
         let bound: BTreeMap<&ObjectKey, &Uid> =
             pods.iter().filter(|pod| pod.node.is_some()).map(|pod| (&pod.key, &pod.uid)).collect();
-        bound.values().for_each(|uid| drop(self.room.remove(*uid)));
+        for uid in bound.values() {
+            self.with_room.remove(*uid);
+        }
         let placed = outcome.placements.iter().filter(|placement| !chunks.contains(&placement.pod));
         for PodPlacement { pod, target } in placed.filter(|placement| !matches!(placement.target, Target::New(_))) {
             let until = self.nominated.entry(target.clone()).or_insert(now);
             *until = (*until).max(now + NOMINATION_PERIOD);
-            if let (Target::Node(node), Some(uid)) = (target, bound.get(pod)) {
-                self.room.insert((*uid).clone(), node.clone());
+            if let (Target::Node(_), Some(uid)) = (target, bound.get(pod)) {
+                self.with_room.insert((*uid).clone());
             }
             // The next pass has other pods: it must not take the capacity that these were placed on.
             if let Target::Claim(claim) = target

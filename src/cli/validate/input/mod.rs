@@ -1,12 +1,13 @@
 //! The manifests to validate, from the file system, kustomize, Git or the standard input.
 
+mod command;
 mod git;
+mod kustomize;
 mod revision;
 
 use super::args::{Kustomize, SourceArgs};
 use crate::output::path_list;
-use crate::repository::kustomize::{self, BuildError};
-use crate::repository::{built_name, patches};
+use crate::repository::{kustomization_in, patches};
 use anyhow::bail;
 use git::Repository;
 use napkeeper_api::config;
@@ -165,7 +166,7 @@ impl Store {
 fn read_folders(kustomize: Kustomize, args: &ReadArgs) -> Input {
     let is_built = |path: &&PathBuf| match kustomize {
         Kustomize::Always => path.as_os_str() != STDIN,
-        Kustomize::Auto => args.explicit && kustomize::file_in(path).is_some(),
+        Kustomize::Auto => args.explicit && kustomization_in(path).is_some(),
         Kustomize::Never => false,
     };
     let (built, plain): (Vec<_>, Vec<_>) = args.paths.iter().partition(is_built);
@@ -179,18 +180,12 @@ fn read_folders(kustomize: Kustomize, args: &ReadArgs) -> Input {
     for folder in built {
         match kustomize::build(folder) {
             Ok(text) => {
-                let file = folder.join(kustomize::file_in(folder).unwrap_or_default());
-                let source = manifests::load_text(&built_name(folder), text);
+                let file = folder.join(kustomization_in(folder).unwrap_or_default());
+                let source = manifests::load_text(&format!("<kustomize {}>", folder.display()), text);
                 let file = file.to_string_lossy().into_owned();
                 input.push(source, SourceOrigin::Render { folder: folder.clone(), file });
             }
-            Err(error) => {
-                let instead = match error {
-                    BuildError::NoProgram => ", or use --kustomize=never to read its files as they are",
-                    BuildError::Failed(_) => "",
-                };
-                input.push_unreadable(folder, format!("{error}{instead}"));
-            }
+            Err(message) => input.push_unreadable(folder, message),
         }
     }
     input

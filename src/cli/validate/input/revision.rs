@@ -3,24 +3,9 @@
 use super::git::{Blob, Repository};
 use super::{Input, SourceOrigin, absolute, relative};
 use napkeeper_api::config;
-use napkeeper_api::manifests::{
-    self, CHART, MAX_FILE_BYTES, OtherFile, Source, has_expression, is_in_templates, is_of_chart, is_template,
-};
+use napkeeper_api::manifests::{self, CHART, MAX_FILE_BYTES, OtherFile, Place, Source, is_in_templates, is_of_chart};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// Where a file is, as it matters for what it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// It is given by name.
-    Named,
-    /// In a folder.
-    InFolder,
-    /// Among the templates of a Helm chart.
-    InTemplates,
-    /// It belongs to a Helm chart.
-    OfChart,
-}
 
 /// A revision.
 #[derive(Debug)]
@@ -82,12 +67,12 @@ impl Revision {
                 if !is_read(rest) || seen.contains(&blob.path) {
                     continue;
                 }
-                let place = if is_named { Place::Named } else { self.place(Path::new(&blob.path), inside) };
-                if place == Place::OfChart {
-                    *input.others.entry(OtherFile::HelmChart).or_default() += 1;
-                } else {
+                let place = if is_named { Some(Place::Named) } else { self.place(Path::new(&blob.path), inside) };
+                if let Some(place) = place {
                     seen.insert(blob.path.clone());
                     wanted.push((named(path, rest), blob.clone(), place));
+                } else {
+                    *input.others.entry(OtherFile::HelmChart).or_default() += 1;
                 }
             }
         }
@@ -95,18 +80,16 @@ impl Revision {
         Ok(input)
     }
 
-    /// What a file is to the Helm charts in a folder, or below it, that it is in.
-    fn place(&self, path: &Path, below: &Path) -> Place {
+    /// Where a file below a folder is; `None` for what belongs to a Helm chart whatever is in it.
+    fn place(&self, path: &Path, below: &Path) -> Option<Place> {
         let folders =
             path.ancestors().skip(1).filter(|folder| folder.starts_with(below) && self.charts.contains(*folder));
         let inside: Vec<&Path> = folders.filter_map(|folder| path.strip_prefix(folder).ok()).collect();
         if inside.iter().any(|inside| is_of_chart(inside)) {
-            Place::OfChart
-        } else if inside.iter().any(|inside| is_in_templates(inside)) {
-            Place::InTemplates
-        } else {
-            Place::InFolder
+            return None;
         }
+        let is_template = inside.iter().any(|inside| is_in_templates(inside));
+        Some(if is_template { Place::InTemplates } else { Place::InFolder })
     }
 
     fn take(&self, wanted: Vec<(PathBuf, Blob, Place)>, input: &mut Input) -> anyhow::Result<()> {
@@ -119,12 +102,7 @@ impl Revision {
             match String::from_utf8(bytes) {
                 Ok(text) => {
                     let source = manifests::load_text(&name.to_string_lossy(), text);
-                    let other = match place {
-                        Place::InTemplates if has_expression(&source.text) => Some(OtherFile::HelmChart),
-                        Place::InFolder if is_template(&source) => Some(OtherFile::Template),
-                        _ => None,
-                    };
-                    match other {
+                    match place.left_out_as(&source) {
                         Some(other) => *input.others.entry(other).or_default() += 1,
                         None => input.push(source, SourceOrigin::File(self.repository.root.join(&blob.path))),
                     }

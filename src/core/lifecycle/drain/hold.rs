@@ -51,7 +51,7 @@ impl ClaimReconciler<'_> {
     }
 
     fn has_room(&self, pod: &Pod) -> bool {
-        self.provision.room().contains_key(&pod.uid)
+        self.provision.with_room().contains(&pod.uid)
     }
 
     /// Pods of this node may not serve.

@@ -84,11 +84,8 @@ impl ClaimReconciler<'_> {
     /// When Azure takes a VM away, by the earliest of all notices. Where one is over and the VM is still there, the pods get as
     /// long again.
     fn announced_end(&mut self, node: &Node, deleting_at: Timestamp) -> Option<Timestamp> {
-        self.note_taints(node);
-        let (health, tainted) = (&self.settings.node_health, &self.memory.tainted_since);
-        let signs =
-            health.of(NodeHealthAction::Interruption).filter_map(|rule| signs::seen(rule, node, tainted, self.now));
-        let ends = signs.filter(|sign| sign.due <= self.now).map(|sign| {
+        let signs = self.signs(node, NodeHealthAction::Interruption);
+        let ends = signs.iter().filter(|sign| sign.due <= self.now).map(|sign| {
             let known = [sign.not_before, Some(sign.since + NOTICE)].into_iter().flatten();
             known.into_iter().find(|at| *at > deleting_at).unwrap_or(deleting_at + NOTICE)
         });

@@ -272,14 +272,14 @@ fn room_that_nobody_looks_for_is_forgotten() {
         provision(snapshot, provisioning, &settings(), at(seconds), 1).next
     };
     assert_eq!(pass(&snapshot, &mut provisioning, 80), Some(at(80)), "its pods may leave");
-    assert_eq!(provisioning.room().len(), 2);
+    assert_eq!(provisioning.with_room().len(), 2);
     let gone = first_key(&snapshot);
     snapshot.remove_pod(&gone);
     pass(&snapshot, &mut provisioning, 96);
-    assert_eq!(provisioning.room().len(), 1);
+    assert_eq!(provisioning.with_room().len(), 1);
     snapshot.pause = Pause::of([PauseSwitch::Launch]);
     pass(&snapshot, &mut provisioning, 97);
-    assert!(provisioning.room().is_empty());
+    assert!(provisioning.with_room().is_empty());
 }
 
 #[test]

@@ -13,25 +13,25 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Limits of a program.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(super) struct Limits {
     /// Time.
-    pub(crate) time: Duration,
+    pub(super) time: Duration,
     /// Bytes on its standard output.
-    pub(crate) bytes: u64,
+    pub(super) bytes: u64,
 }
 
 /// The output of a program that has ended.
 #[derive(Debug)]
-pub(crate) struct CommandOutput {
-    pub(crate) stdout: Vec<u8>,
+pub(super) struct CommandOutput {
+    pub(super) stdout: Vec<u8>,
     /// The beginning of its stderr.
-    pub(crate) stderr: String,
-    pub(crate) status: ExitStatus,
+    pub(super) stderr: String,
+    pub(super) status: ExitStatus,
 }
 
 /// Why a program has no result.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CommandError {
+pub(super) enum CommandError {
     /// It does not exist, or may not be run.
     #[error("cannot run: {0}")]
     Start(#[source] io::Error),
@@ -47,7 +47,7 @@ pub(crate) enum CommandError {
 }
 
 /// Runs a program to its end, with `input` on its standard input.
-pub(crate) fn run(command: &mut Command, input: Vec<u8>, limits: Limits) -> Result<CommandOutput, CommandError> {
+pub(super) fn run(command: &mut Command, input: Vec<u8>, limits: Limits) -> Result<CommandOutput, CommandError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(CommandError::Start)?;
     let result = wait(&mut child, input, limits);
