@@ -1,5 +1,6 @@
 //! Paths of fields in an object.
 
+use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 
@@ -34,6 +35,40 @@ impl Path {
     #[must_use]
     pub fn from_dotted(dotted: &str) -> Self {
         Self(dotted.split('.').map(|k| Segment::Key(Arc::from(k))).collect())
+    }
+
+    /// A path as it is shown; `None` for any other text.
+    #[must_use]
+    pub fn parse(shown: &str) -> Option<Self> {
+        let (mut segments, mut rest) = (Vec::new(), shown);
+        while !rest.is_empty() {
+            if let Some(inner) = rest.strip_prefix('[') {
+                let (within, after) = inner.split_once(']')?;
+                let index = Some(within).filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+                let index = index.and_then(|text| text.parse().ok());
+                segments.push(index.map_or_else(|| Segment::Key(Arc::from(within)), Segment::Index));
+                rest = after;
+            } else {
+                let rest_of_key = rest.strip_prefix('.').filter(|_| !segments.is_empty()).unwrap_or(rest);
+                let end = rest_of_key.find(['.', '[']).unwrap_or(rest_of_key.len());
+                let (key, after) = rest_of_key.split_at(end);
+                if key.is_empty() {
+                    return None;
+                }
+                segments.push(Segment::Key(Arc::from(key)));
+                rest = after;
+            }
+        }
+        Some(Self(segments))
+    }
+
+    /// The value at this path in another, if there is one.
+    #[must_use]
+    pub fn value_in<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+        self.0.iter().try_fold(value, |value, segment| match segment {
+            Segment::Key(key) => value.get(&**key),
+            Segment::Index(index) => value.get(*index),
+        })
     }
 
     /// One field further.
@@ -88,5 +123,27 @@ impl fmt::Display for Path {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_shown_can_be_parsed() {
+        let paths = [
+            Path::root(),
+            Path::from_dotted("spec.template.spec"),
+            Path::from_dotted("spec.taints").index(0).key("key"),
+            Path::from_dotted("spec.limits").key("nvidia.com/gpu"),
+            Path::from_dotted("data").key("80").key("a-b").index(12),
+        ];
+        for path in paths {
+            assert_eq!(Path::parse(&path.to_string()), Some(path.clone()), "{path}");
+        }
+        for text in [".spec", "spec..a", "spec[0", "spec."] {
+            assert_eq!(Path::parse(text), None, "{text}");
+        }
     }
 }

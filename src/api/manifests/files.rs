@@ -71,7 +71,14 @@ pub struct Loaded {
 /// the standard input. A file with several paths is read once.
 #[must_use]
 pub fn load(paths: &[PathBuf]) -> Loaded {
-    let mut walk = Walk::default();
+    load_without(paths, &|_, _| false)
+}
+
+/// Reads files and folders as [`load`] does, without what is found in folders and excluded, which is counted. `is_excluded` takes a path
+/// and whether it is a folder.
+#[must_use]
+pub fn load_without(paths: &[PathBuf], is_excluded: &dyn Fn(&Path, bool) -> bool) -> Loaded {
+    let mut walk = Walk { loaded: Loaded::default(), visited: BTreeSet::new(), is_excluded };
     for path in paths {
         if path.as_os_str() == STDIN {
             walk.stdin();
@@ -88,14 +95,14 @@ pub fn load_text(file: &str, text: String) -> Source {
     Source { file: Arc::from(file), text: Arc::from(text), parsed: OnceLock::new() }
 }
 
-#[derive(Default)]
-struct Walk {
+struct Walk<'e> {
     loaded: Loaded,
     /// Files and folders by their real path: symbolic links may be cyclic.
     visited: BTreeSet<PathBuf>,
+    is_excluded: &'e dyn Fn(&Path, bool) -> bool,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn record_unreadable(&mut self, path: &Path, message: impl ToString) {
         self.loaded.unreadable.push(Problem { file: display_name(path), position: None, message: message.to_string() });
     }
@@ -118,6 +125,12 @@ impl Walk {
     /// What is given by name is read with any extension.
     fn visit(&mut self, path: &Path, depth: usize, place: Place) {
         let named = place == Place::Named;
+        if !named && (self.is_excluded)(path, path.is_dir()) {
+            if path.is_dir() || is_manifest(path) {
+                self.leave_out(OtherFile::Excluded);
+            }
+            return;
+        }
         let real = match fs::canonicalize(path) {
             Ok(real) => real,
             Err(error) => {

@@ -20,6 +20,8 @@ pub enum OtherFile {
     HelmChart,
     /// It is no YAML before a tool has replaced its expressions in double braces.
     Template,
+    /// The user has excluded it, or the folder that it stands for.
+    Excluded,
 }
 
 impl OtherFile {
@@ -31,6 +33,8 @@ impl OtherFile {
             (Self::HelmChart, _) => "files of Helm charts",
             (Self::Template, 1) => "template",
             (Self::Template, _) => "templates",
+            (Self::Excluded, 1) => "excluded path",
+            (Self::Excluded, _) => "excluded paths",
         }
     }
 }

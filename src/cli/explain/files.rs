@@ -4,6 +4,7 @@
 
 use super::pod_query::PodQuery;
 use super::state::SchedulingState;
+use crate::repository::ReadingArgs;
 use crate::simulate::input::{self, Input, InputArgs};
 use anyhow::{anyhow, bail};
 use jiff::SignedDuration;
@@ -21,6 +22,7 @@ use std::path::Path;
 pub(super) struct FileArgs<'a> {
     pub(super) path: &'a Path,
     pub(super) scenario: Option<&'a Path>,
+    pub(super) reading: &'a ReadingArgs,
     /// The time since the start; absent is as soon as such pods are pending.
     pub(super) at: Option<SignedDuration>,
     pub(super) region: Option<&'a Region>,
@@ -30,7 +32,8 @@ pub(super) struct FileArgs<'a> {
 /// Simulates a folder until matching pods are pending. Also returns the region. `None` where manifests are wrong: all
 /// problems have been written to stderr.
 pub(super) fn state(files: &FileArgs<'_>, query: &PodQuery) -> anyhow::Result<Option<(SchedulingState, Region)>> {
-    let args = InputArgs { path: Some(files.path), scenario: files.scenario, catalog: files.catalog };
+    let args =
+        InputArgs { path: Some(files.path), scenario: files.scenario, reading: files.reading, catalog: files.catalog };
     let change = |scenario: &mut Scenario| {
         scenario.region = files.region.cloned().unwrap_or_else(|| scenario.region.clone());
     };

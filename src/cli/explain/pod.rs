@@ -7,6 +7,7 @@ use crate::Outcome;
 use crate::output::explanation::{json, subject, text};
 use crate::output::style::{BOLD, DIM};
 use crate::output::{self, OutputFormat, TextAndJson, one_line};
+use crate::repository::ReadingArgs;
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::types::duration::{format as lasting, parse_with_days};
@@ -45,6 +46,8 @@ pub(super) struct Args {
     /// Folder or file of manifests, or - for standard input [default: the cluster].
     #[arg(value_name = "PATH", conflicts_with_all = ["from", "kubeconfig"])]
     path: Option<PathBuf>,
+    #[command(flatten)]
+    reading: ReadingArgs,
     /// Namespace.
     #[arg(short, long, value_name = "NAMESPACE", default_value = "default")]
     namespace: String,
@@ -119,7 +122,7 @@ fn state(args: &Args, query: &PodQuery) -> anyhow::Result<Option<SchedulingState
     if let Some(path) = &args.path {
         let priced = catalog.clone().priced_by(sheet.clone());
         let (scenario, region) = (args.scenario.as_deref(), region.as_ref());
-        let files = files::FileArgs { path, scenario, at: args.at, region, catalog: &priced };
+        let files = files::FileArgs { path, scenario, reading: &args.reading, at: args.at, region, catalog: &priced };
         let Some((mut state, region)) = files::state(&files, query)? else { return Ok(None) };
         if published.is_some() {
             CatalogSources { region: Some(&region), ..sources(published) }.add_to(&mut state.snapshot, state.now)?;

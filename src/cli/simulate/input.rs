@@ -1,6 +1,7 @@
 //! The manifests and the scenario of a simulation.
 
 use super::super::{output, repository};
+use crate::repository::ReadingArgs;
 use anyhow::bail;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Loaded, Problem, may_be_object};
@@ -42,6 +43,8 @@ pub(crate) struct InputArgs<'a> {
     pub(crate) path: Option<&'a Path>,
     /// The file of the scenario, in place of the folder's own.
     pub(crate) scenario: Option<&'a Path>,
+    /// How the folder is read.
+    pub(crate) reading: &'a ReadingArgs,
     pub(crate) catalog: &'a Catalog,
 }
 
@@ -89,7 +92,7 @@ pub(crate) fn read(
 /// The files of the folder, with the scenario of the command line in place of its own.
 fn load(args: InputArgs<'_>, from: &str) -> anyhow::Result<Loaded> {
     let mut loaded = match args.path {
-        Some(path) => repository::load(path),
+        Some(path) => repository::load(path, args.reading)?,
         None => quickstart(),
     };
     if loaded.files.is_empty() && loaded.unreadable.is_empty() {

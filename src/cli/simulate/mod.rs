@@ -8,6 +8,7 @@ mod timeline;
 use super::Outcome;
 use super::output::style::{BOLD, DIM};
 use super::output::{self, OutputFormat, TextAndJson};
+use crate::repository::ReadingArgs;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use input::{Input, InputArgs};
@@ -40,6 +41,8 @@ pub(super) struct Args {
     /// Folder of manifests, with or without a scenario [default: the built-in quickstart].
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
+    #[command(flatten)]
+    reading: ReadingArgs,
     /// Scenario file, overrides the one in the folder.
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
@@ -93,7 +96,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         scenario.seed = args.seed.unwrap_or(scenario.seed);
         scenario.duration = args.lasting.unwrap_or(scenario.duration);
     };
-    let input_args = InputArgs { path: args.path.as_deref(), scenario: args.scenario.as_deref(), catalog: &catalog };
+    let input_args = InputArgs {
+        path: args.path.as_deref(),
+        scenario: args.scenario.as_deref(),
+        reading: &args.reading,
+        catalog: &catalog,
+    };
     let Some(input) = input::read(input_args, change, &mut anstream::stderr())? else { return Ok(Outcome::Incomplete) };
     let options = napkeeper_controller::config_file::find_node_costs(args.path.as_deref(), args.cluster.as_deref())?;
     let report = Report { own_prices, ..simulate(&input, &catalog, options, args.verbose)? };

@@ -1,6 +1,7 @@
 //! Tests of the command: its report, that runs are reproducible, and what it refuses.
 
 use super::*;
+use crate::repository::ReadingArgs;
 use std::fs;
 use std::path::Path;
 
@@ -9,7 +10,7 @@ fn catalog() -> Catalog {
 }
 
 fn quickstart(catalog: &Catalog) -> Input {
-    let args = InputArgs { path: None, scenario: None, catalog };
+    let args = InputArgs { path: None, scenario: None, reading: &ReadingArgs::default(), catalog };
     input::read(args, |_| {}, &mut Vec::new()).unwrap().unwrap()
 }
 
@@ -28,7 +29,8 @@ fn refused(files: &[(&str, &str)]) -> String {
         fs::write(folder.path().join(name), text).unwrap();
     }
     let (catalog, mut err) = (catalog(), Vec::new());
-    let args = InputArgs { path: Some(folder.path()), scenario: None, catalog: &catalog };
+    let args =
+        InputArgs { path: Some(folder.path()), scenario: None, reading: &ReadingArgs::default(), catalog: &catalog };
     let error = match input::read(args, |_| {}, &mut err) {
         Ok(None) => anstream::adapter::strip_str(&String::from_utf8(err).unwrap()).to_string(),
         Ok(Some(_)) => panic!("this runs"),
@@ -82,7 +84,7 @@ fn the_quickstart_has_its_events_and_is_reproducible() {
 #[test]
 fn another_seed_is_another_run() {
     let catalog = catalog();
-    let args = InputArgs { path: None, scenario: None, catalog: &catalog };
+    let args = InputArgs { path: None, scenario: None, reading: &ReadingArgs::default(), catalog: &catalog };
     let change = |scenario: &mut Scenario| {
         scenario.seed = 2;
         scenario.duration = SignedDuration::from_hours(1);

@@ -2,6 +2,7 @@
 
 use super::crds::CrdSource;
 use crate::policy_args::PolicyArgs;
+use crate::repository::ReadingArgs;
 use clap::ValueEnum;
 use napkeeper_controller::azure_args::ModeArg;
 use napkeeper_verdict::Severity;
@@ -11,7 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   napkeeper validate                          all manifests in the current directory
   napkeeper validate clusters/prod apps/pool.yaml
-  napkeeper validate overlays/prod            built by kustomize if it is a kustomization
+  napkeeper validate overlays/prod            with what its kustomization builds
   kustomize build overlays/prod | napkeeper validate -
   napkeeper validate --changed-since origin/main
   napkeeper validate --policies policies clusters/prod
@@ -57,11 +58,8 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Input")]
 pub(super) struct SourceArgs {
-    /// Directories to build with kustomize, or else kubectl: those of PATH with a kustomization (auto), every PATH
-    /// (always, or the flag without a value), or none (never: their files are read as they are).
-    #[arg(long, value_enum, default_value_t = Kustomize::Auto, default_missing_value = "always", num_args = 0..=1)]
-    #[arg(require_equals = true, value_name = "WHEN")]
-    pub(super) kustomize: Kustomize,
+    #[command(flatten)]
+    pub(super) reading: ReadingArgs,
     /// Read the files of this Git revision instead of the working tree.
     #[arg(long, value_name = "REV")]
     pub(super) rev: Option<String>,
@@ -144,17 +142,6 @@ impl FailOn {
             Self::Never => false,
         }
     }
-}
-
-/// Which directories are built by kustomize.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kustomize {
-    /// Those of PATH with a kustomization.
-    Auto,
-    /// Every PATH.
-    Always,
-    /// None.
-    Never,
 }
 
 fn kubernetes_version(text: &str) -> Result<String, String> {

@@ -1,4 +1,4 @@
-//! `napkeeper validate`: args → input → targets → verdicts → suppress → report → format.
+//! `napkeeper validate`: args → input → targets → verdicts → locate → suppress → report → format.
 //!
 //! Each stage takes the value of the one before and returns its own; none imports a later one.
 
@@ -6,6 +6,7 @@ mod args;
 mod crds;
 mod format;
 mod input;
+mod locate;
 mod objects;
 mod report;
 mod suppress;
@@ -23,13 +24,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let store = Store::open(&args.source, &args.paths)?;
     let targets = Targets::read(store.config(&args.paths), args)?;
     let input = store.read(&targets.read_args(args))?;
-    let verdicts = verdicts::validate(args, &targets, input)?;
+    let mut verdicts = verdicts::validate(args, &targets, input)?;
+    locate::locate(&mut verdicts);
     let suppressed = suppress::suppress(args, &store, &targets, verdicts)?;
     let report = Report::new(suppressed, args.fail_on);
     output::print(args.output, &report).or_else(|error| {
         // A closed pipe does not change the result.
         if super::is_broken_pipe(&error) { Ok(()) } else { Err(error) }
     })?;
+    for sentence in &report.input.not_built {
+        output::warning(sentence);
+    }
     for problem in &report.input.unreadable {
         output::error(&problem.to_string());
     }

@@ -1,7 +1,7 @@
 //! The report of a validation, and its summary.
 
 use super::args::FailOn;
-use super::input::Input;
+use super::input::{Input, SourceOrigin};
 use super::suppress::Suppressed;
 use super::verdicts::{ReportedFinding, Verdicts};
 use crate::{Outcome, output};
@@ -42,6 +42,13 @@ pub(super) struct Summary {
     pub(super) charts: usize,
     /// Files that are templates of other tools.
     pub(super) templates: usize,
+    /// Files and folders that are excluded.
+    pub(super) excluded: usize,
+    /// Kustomizations that were built.
+    pub(super) kustomizations: usize,
+    /// Why others were not, a sentence for each.
+    #[serde(rename = "notBuilt")]
+    pub(super) not_built: Vec<String>,
     /// The Git revision that was read; absent for the working tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) revision: Option<String>,
@@ -54,6 +61,8 @@ impl Report {
         let Suppressed { verdicts, counts } = suppressed;
         let Verdicts { input, files, findings, checked, skipped, definitions } = verdicts;
         let errors = findings.iter().filter(|reported| reported.finding.severity == Severity::Error).count();
+        let is_render = |origin: &&SourceOrigin| matches!(origin, SourceOrigin::Render { .. });
+        let kustomizations = input.origins.iter().filter(is_render).count();
         let others = |what| input.others.get(&what).copied().unwrap_or_default();
         let summary = Summary {
             files,
@@ -68,6 +77,9 @@ impl Report {
             patches: input.patches,
             charts: others(OtherFile::HelmChart),
             templates: others(OtherFile::Template),
+            excluded: others(OtherFile::Excluded),
+            kustomizations,
+            not_built: input.not_built.clone(),
             revision: input.revision.clone(),
             skipped,
         };
@@ -105,12 +117,14 @@ impl Summary {
     pub(super) fn omissions(&self) -> Vec<String> {
         let patches = output::plural_of(self.patches, "patch", "patches");
         let counted = [
+            (self.kustomizations, format!("built {}", output::plural(self.kustomizations, "kustomization"))),
             (self.ignored, format!("{} ignored by comments", self.ignored)),
             (self.known, format!("{} in the baseline", self.known)),
             (self.unchanged, format!("{} in unchanged files not shown", self.unchanged)),
             (self.patches, format!("ignored {patches} of kustomizations")),
             (self.charts, format!("ignored {} {}", self.charts, OtherFile::HelmChart.noun(self.charts))),
             (self.templates, format!("ignored {} {}", self.templates, OtherFile::Template.noun(self.templates))),
+            (self.excluded, format!("ignored {} {}", self.excluded, OtherFile::Excluded.noun(self.excluded))),
         ];
         let mut rest: Vec<String> = counted.into_iter().filter(|(n, _)| *n > 0).map(|(_, text)| text).collect();
         if !self.skipped.is_empty() {

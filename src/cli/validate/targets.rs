@@ -1,8 +1,9 @@
 //! The clusters that manifests are validated for, with the facts about each.
 
 use super::args::{Args, FactArgs, KnownArgs};
-use super::input::{ReadArgs, SourceOrigin, absolute, relative};
+use super::input::{ReadArgs, SourceOrigin};
 use crate::output::alternatives;
+use crate::repository::{Selection, absolute, relative};
 use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
 use napkeeper_api::config::{self, Cluster};
@@ -78,7 +79,8 @@ impl Targets {
             _ => vec![PathBuf::from(".")],
         };
         let excluded = self.baselines(&args.known).into_iter().map(|baseline| baseline.path).collect();
-        ReadArgs { paths, explicit: !args.paths.is_empty(), excluded, allow_empty: args.allow_empty }
+        let selection = Selection { paths, explicit: !args.paths.is_empty(), reading: args.source.reading.clone() };
+        ReadArgs { selection, excluded, allow_empty: args.allow_empty }
     }
 
     /// The files of known findings.

@@ -118,7 +118,7 @@ impl Verdicts {
         };
         bail!(
             "no supported manifests found in {}{cluster}{others}: check the path, or use --allow-empty to allow this",
-            output::path_list(&self.input.paths)
+            output::path_list(&self.input.selection.paths)
         )
     }
 }

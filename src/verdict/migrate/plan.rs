@@ -43,10 +43,7 @@ impl MigrationPlan {
 
     /// The value at a path.
     pub(super) fn get(&self, path: &Path) -> Option<&Value> {
-        path.segments().iter().try_fold(&self.value, |value, segment| match segment {
-            Segment::Key(key) => value.get(&**key),
-            Segment::Index(index) => value.get(index),
-        })
+        path.value_in(&self.value)
     }
 
     /// The map at a path.

@@ -83,10 +83,13 @@ impl ManifestSet {
         Self { objects, files, several }
     }
 
-    /// Which of several clusters an object is for: the folder of its file. Empty where all are for one.
+    /// Which of several clusters an object is for: the folder of its file, or what it is rendered from. Empty where all are for one.
     pub(crate) fn cluster_folder(&self, index: usize) -> &str {
         let Some(retained) = self.objects.get(index).filter(|_| self.several) else { return "" };
         let file = self.files.get(retained.at.source).map(|f| &**f).unwrap_or_default();
+        if file.starts_with('<') {
+            return file;
+        }
         file.rfind(['/', '\\']).and_then(|end| file.get(..end)).unwrap_or_default()
     }
 

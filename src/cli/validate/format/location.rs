@@ -1,7 +1,8 @@
 //! Locations of findings for services that know only files of the repository.
 
-use super::super::input::{Input, SourceOrigin, absolute};
+use super::super::input::{Input, SourceOrigin};
 use super::super::verdicts::ReportedFinding;
+use crate::repository::absolute;
 use std::path::{Path, PathBuf};
 
 /// A position in a file.

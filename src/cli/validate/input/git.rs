@@ -2,7 +2,7 @@
 //!
 //! Nothing is checked out or written: `git` lists names and prints the contents of blobs.
 
-use super::command::{self, CommandError, CommandOutput, Limits};
+use crate::repository::command::{self, CommandError, CommandOutput, Limits};
 use anyhow::{Context, anyhow, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

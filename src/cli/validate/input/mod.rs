@@ -1,33 +1,34 @@
 //! The manifests to validate, from the file system, kustomize, Git or the standard input.
 
-mod command;
 mod git;
-mod kustomize;
 mod revision;
 
-use super::args::{Kustomize, SourceArgs};
+use super::args::SourceArgs;
 use crate::output::path_list;
-use crate::repository::{kustomization_in, patches};
+use crate::repository::{Contents, Render, STDIN_NAME, Selection, absolute, read_disk, relative};
 use anyhow::bail;
 use git::Repository;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, OtherFile, Problem, STDIN, Source};
 use revision::Revision;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 /// Where a source comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum SourceOrigin {
     /// A file.
     File(PathBuf),
-    /// The output of kustomize.
+    /// What a kustomization builds.
     Render {
-        /// The directory.
+        /// Its folder.
         folder: PathBuf,
-        /// The file of the kustomization.
+        /// Its file, for people.
         file: String,
+        /// All files that it is built from.
+        files: BTreeSet<PathBuf>,
+        /// The manifests among them.
+        parts: Vec<Source>,
     },
     /// The standard input.
     Stdin,
@@ -47,10 +48,8 @@ impl SourceOrigin {
 
 /// What to read.
 pub(super) struct ReadArgs {
-    /// Files, directories, and `-`.
-    pub(super) paths: Vec<PathBuf>,
-    /// The paths are those of the command line.
-    pub(super) explicit: bool,
+    /// Files and folders, and which kustomizations are built.
+    pub(super) selection: Selection,
     /// Files that are not manifests.
     pub(super) excluded: Vec<PathBuf>,
     /// Finding no file is not an error.
@@ -66,10 +65,12 @@ pub(super) struct Input {
     pub(super) origins: Vec<SourceOrigin>,
     /// What could not be read.
     pub(super) unreadable: Vec<Problem>,
-    /// The paths that were read.
-    pub(super) paths: Vec<PathBuf>,
-    /// How many files were left out as patches of kustomizations.
+    /// What was to be read.
+    pub(super) selection: Selection,
+    /// How many files were left out as patches of kustomizations that are not built.
     pub(super) patches: usize,
+    /// Why kustomizations were not built.
+    pub(super) not_built: Vec<String>,
     /// How many files were left out since they are no manifests.
     pub(super) others: BTreeMap<OtherFile, usize>,
     /// The Git revision that was read, for people.
@@ -77,6 +78,22 @@ pub(super) struct Input {
 }
 
 impl Input {
+    fn of(contents: Contents) -> Self {
+        let Contents { files, renders, unreadable, others, patches, not_built } = contents;
+        let mut input = Self { unreadable, others, patches, not_built, ..Self::default() };
+        for source in files {
+            let path = Path::new(&*source.file);
+            let origin =
+                if &*source.file == STDIN_NAME { SourceOrigin::Stdin } else { SourceOrigin::File(absolute(path)) };
+            input.push(source, origin);
+        }
+        for Render { folder, file, source, files, parts } in renders {
+            let file = file.to_string_lossy().into_owned();
+            input.push(source, SourceOrigin::Render { folder, file, files, parts });
+        }
+        input
+    }
+
     pub(super) fn push(&mut self, source: Source, origin: SourceOrigin) {
         self.sources.push(source);
         self.origins.push(origin);
@@ -92,18 +109,13 @@ impl Input {
         (self.sources, self.origins) =
             all.filter(|(_, origin)| !origin.real_path().is_some_and(|real| files.contains(&real))).unzip();
     }
-
-    fn push_unreadable(&mut self, path: &Path, message: impl ToString) {
-        let file = Arc::from(path.to_string_lossy().as_ref());
-        self.unreadable.push(Problem { file, position: None, message: message.to_string() });
-    }
 }
 
 /// Where files are read from.
 #[derive(Debug)]
 pub(super) enum Store {
     /// The file system.
-    Folders(Kustomize),
+    Folders,
     /// A Git revision.
     Revision(Revision),
 }
@@ -111,10 +123,7 @@ pub(super) enum Store {
 impl Store {
     /// The store that the flags select, looked for from the paths.
     pub(super) fn open(args: &SourceArgs, paths: &[PathBuf]) -> anyhow::Result<Self> {
-        let Some(name) = &args.rev else { return Ok(Self::Folders(args.kustomize)) };
-        if args.kustomize == Kustomize::Always {
-            bail!("--kustomize cannot be combined with --rev: check out the revision to build it");
-        }
+        let Some(name) = &args.rev else { return Ok(Self::Folders) };
         if paths.iter().any(|path| path.as_os_str() == STDIN) {
             bail!("--rev cannot be combined with - (stdin)");
         }
@@ -125,7 +134,7 @@ impl Store {
     pub(super) fn config(&self, paths: &[PathBuf]) -> Option<(Source, PathBuf)> {
         let folder = folder_of(paths);
         match self {
-            Self::Folders(_) => {
+            Self::Folders => {
                 let file = config::find(&folder)?;
                 let source = manifests::load(&[relative(&file)]).files.pop()?;
                 Some((source, file.parent()?.to_owned()))
@@ -137,17 +146,18 @@ impl Store {
     /// Reads all manifests.
     pub(super) fn read(&self, args: &ReadArgs) -> anyhow::Result<Input> {
         let mut input = match self {
-            Self::Folders(kustomize) => read_folders(*kustomize, args),
-            Self::Revision(revision) => Input { revision: Some(revision.description()), ..revision.read(&args.paths)? },
+            Self::Folders => Input::of(read_disk(&args.selection)?),
+            Self::Revision(revision) => {
+                let input = Input::of(revision.read(&args.selection)?);
+                Input { revision: Some(revision.description()), ..input }
+            }
         };
         let is_empty = input.sources.is_empty() && input.unreadable.is_empty() && input.others.is_empty();
         if is_empty && !args.allow_empty {
-            bail!("no .yaml, .yml or .json files in {}", path_list(&args.paths));
+            bail!("no .yaml, .yml or .json files in {}", path_list(&args.selection.paths));
         }
         input.exclude(&args.excluded);
-        let patches = patches(&input.sources);
-        input.exclude(&patches);
-        Ok(Input { patches: patches.len(), paths: args.paths.clone(), ..input })
+        Ok(Input { selection: args.selection.clone(), ..input })
     }
 
     /// The files that changed since a revision.
@@ -155,40 +165,12 @@ impl Store {
         let near = folder_of(paths);
         let repository = Repository::of(&near)?;
         let now = match self {
-            Self::Folders(_) => None,
+            Self::Folders => None,
             Self::Revision(revision) => Some(revision.commit.as_str()),
         };
         let (base, files) = repository.changed(since, now)?;
         Ok(ChangedFiles { near, base, root: repository.root, files })
     }
-}
-
-fn read_folders(kustomize: Kustomize, args: &ReadArgs) -> Input {
-    let is_built = |path: &&PathBuf| match kustomize {
-        Kustomize::Always => path.as_os_str() != STDIN,
-        Kustomize::Auto => args.explicit && kustomization_in(path).is_some(),
-        Kustomize::Never => false,
-    };
-    let (built, plain): (Vec<_>, Vec<_>) = args.paths.iter().partition(is_built);
-    let loaded = manifests::load(&plain.into_iter().cloned().collect::<Vec<_>>());
-    let mut input = Input { unreadable: loaded.unreadable, others: loaded.others, ..Input::default() };
-    for source in loaded.files {
-        let is_stdin = &*source.file == "<stdin>";
-        let origin = if is_stdin { SourceOrigin::Stdin } else { SourceOrigin::File(PathBuf::from(&*source.file)) };
-        input.push(source, origin);
-    }
-    for folder in built {
-        match kustomize::build(folder) {
-            Ok(text) => {
-                let file = folder.join(kustomization_in(folder).unwrap_or_default());
-                let source = manifests::load_text(&format!("<kustomize {}>", folder.display()), text);
-                let file = file.to_string_lossy().into_owned();
-                input.push(source, SourceOrigin::Render { folder: folder.clone(), file });
-            }
-            Err(message) => input.push_unreadable(folder, message),
-        }
-    }
-    input
 }
 
 /// The files that changed since the merge base with a revision.
@@ -204,23 +186,30 @@ pub(super) struct ChangedFiles {
 }
 
 impl ChangedFiles {
-    /// True when a source changed. Built manifests, the standard input, and files outside of the repository count as
-    /// changed.
+    /// True when a source changed; what is built, when one of the files did that it is built from. The standard input, and files
+    /// outside of the repository, count as changed.
     pub(super) fn contains(&self, origin: &SourceOrigin) -> bool {
         match origin {
             SourceOrigin::File(_) => self.path_of(origin).is_none_or(|path| self.files.contains(&path)),
-            SourceOrigin::Render { .. } | SourceOrigin::Stdin => true,
+            SourceOrigin::Render { files, .. } => {
+                files.iter().any(|file| self.in_repository(file).is_none_or(|path| self.files.contains(&path)))
+            }
+            SourceOrigin::Stdin => true,
         }
     }
 
     /// The path of a file from the root of the repository.
     pub(super) fn path_of(&self, origin: &SourceOrigin) -> Option<String> {
-        Some(origin.real_path()?.strip_prefix(&self.root).ok()?.to_string_lossy().into_owned())
+        self.in_repository(&origin.real_path()?)
     }
 
-    /// What the paths held at the merge base.
-    pub(super) fn read_base(&self, paths: &[PathBuf]) -> anyhow::Result<Input> {
-        Revision::open(&self.near, &self.base)?.read(paths)
+    fn in_repository(&self, real: &Path) -> Option<String> {
+        Some(real.strip_prefix(&self.root).ok()?.to_string_lossy().into_owned())
+    }
+
+    /// What was to be read at the merge base.
+    pub(super) fn read_base(&self, selection: &Selection) -> anyhow::Result<Input> {
+        Ok(Input::of(Revision::open(&self.near, &self.base)?.read(selection)?))
     }
 }
 
@@ -235,28 +224,4 @@ fn folder_of(paths: &[PathBuf]) -> PathBuf {
         }
         None => current(),
     }
-}
-
-/// A path relative to the current directory, if it is below it.
-pub(super) fn relative(path: &Path) -> PathBuf {
-    let current = std::env::current_dir().and_then(std::fs::canonicalize).ok();
-    match current.and_then(|current| path.strip_prefix(current).ok().map(Path::to_path_buf)) {
-        Some(near) if near.as_os_str().is_empty() => PathBuf::from("."),
-        Some(near) => near,
-        None => path.to_owned(),
-    }
-}
-
-/// An absolute path without `.` and `..`, whether or not there is such a file.
-pub(super) fn absolute(path: &Path) -> PathBuf {
-    let current = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
-    let mut whole = PathBuf::new();
-    for component in current.join(path).components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => drop(whole.pop()),
-            other => whole.push(other),
-        }
-    }
-    whole
 }

@@ -1,11 +1,16 @@
 //! Manifests of a Git revision.
 
 use super::git::{Blob, Repository};
-use super::{Input, SourceOrigin, absolute, relative};
+use crate::repository::{self, Contents, Exclusions, OnDisk, Selection, Tree, absolute, is_kustomization, relative};
 use napkeeper_api::config;
-use napkeeper_api::manifests::{self, CHART, MAX_FILE_BYTES, OtherFile, Place, Source, is_in_templates, is_of_chart};
-use std::collections::BTreeSet;
+use napkeeper_api::manifests::{
+    self, CHART, Loaded, MAX_FILE_BYTES, OtherFile, Place, Problem, Source, is_in_templates, is_of_chart,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A revision.
 #[derive(Debug)]
@@ -16,8 +21,12 @@ pub(in crate::validate) struct Revision {
     /// As given on the command line.
     name: String,
     files: Vec<Blob>,
+    /// Positions in `files`, by the path on disk that each would have.
+    by_path: BTreeMap<PathBuf, usize>,
     /// The folders that are Helm charts.
     charts: BTreeSet<PathBuf>,
+    /// The kustomizations, by the path that each would have.
+    kustomizations: BTreeMap<PathBuf, Source>,
 }
 
 impl Revision {
@@ -28,7 +37,28 @@ impl Revision {
         let paths = files.iter().map(|blob| Path::new(&blob.path));
         let charts = paths.filter(|path| path.file_name().is_some_and(|name| name == CHART));
         let charts = charts.filter_map(|path| Some(path.parent()?.to_owned())).collect();
-        Ok(Self { repository, commit, name: name.to_owned(), files, charts })
+        let by_path = files.iter().enumerate().map(|(i, blob)| (repository.root.join(&blob.path), i)).collect();
+        let kustomizations = BTreeMap::new();
+        let mut revision = Self { repository, commit, name: name.to_owned(), files, by_path, charts, kustomizations };
+        revision.kustomizations = revision.read_kustomizations()?;
+        Ok(revision)
+    }
+
+    /// All at once: Git is started for each reading.
+    fn read_kustomizations(&self) -> anyhow::Result<BTreeMap<PathBuf, Source>> {
+        let is_wanted = |blob: &&Blob| is_kustomization(Path::new(&blob.path)) && blob.size <= MAX_FILE_BYTES;
+        let blobs: Vec<Blob> = self.files.iter().filter(is_wanted).cloned().collect();
+        let texts = self.repository.read(&blobs)?.into_iter().map(String::from_utf8);
+        let read = blobs.iter().zip(texts).filter_map(|(blob, text)| {
+            let path = self.repository.root.join(&blob.path);
+            let source = manifests::load_text(&relative(&path).to_string_lossy(), text.ok()?);
+            Some((path, source))
+        });
+        Ok(read.collect())
+    }
+
+    fn blob(&self, path: &Path) -> Option<&Blob> {
+        self.files.get(*self.by_path.get(path)?)
     }
 
     pub(super) fn description(&self) -> String {
@@ -46,20 +76,27 @@ impl Revision {
         Some((source, file.parent()?.to_owned()))
     }
 
-    pub(super) fn read(&self, paths: &[PathBuf]) -> anyhow::Result<Input> {
-        let mut input = Input::default();
+    /// Reads and builds what was selected.
+    pub(super) fn read(&self, selection: &Selection) -> anyhow::Result<Contents> {
+        let exclusions = Exclusions::read(self, selection)?;
+        Ok(repository::read(self, self.load(&selection.paths, &exclusions)?, selection))
+    }
+
+    fn load(&self, paths: &[PathBuf], exclusions: &Exclusions) -> anyhow::Result<Loaded> {
+        let mut loaded = Loaded::default();
         let mut seen = BTreeSet::new();
         let mut wanted: Vec<(PathBuf, Blob, Place)> = Vec::new();
         for path in paths {
             let whole = absolute(path);
             let Ok(inside) = whole.strip_prefix(&self.repository.root) else {
-                input.push_unreadable(path, format!("is outside the repository {}", self.repository.root.display()));
+                let message = format!("is outside the repository {}", self.repository.root.display());
+                loaded.unreadable.push(problem(path, message));
                 continue;
             };
             let below: Vec<&Blob> =
                 self.files.iter().filter(|blob| Path::new(&blob.path).starts_with(inside)).collect();
             if below.is_empty() {
-                input.push_unreadable(path, format!("is not in {}", self.description()));
+                loaded.unreadable.push(problem(path, format!("is not in {}", self.description())));
             }
             for blob in below {
                 let rest = Path::new(&blob.path).strip_prefix(inside).unwrap_or_else(|_| Path::new(""));
@@ -67,17 +104,22 @@ impl Revision {
                 if !is_read(rest) || seen.contains(&blob.path) {
                     continue;
                 }
+                if !is_named && exclusions.hold(&self.repository.root.join(&blob.path), false) {
+                    seen.insert(blob.path.clone());
+                    *loaded.others.entry(OtherFile::Excluded).or_default() += 1;
+                    continue;
+                }
                 let place = if is_named { Some(Place::Named) } else { self.place(Path::new(&blob.path), inside) };
                 if let Some(place) = place {
                     seen.insert(blob.path.clone());
                     wanted.push((named(path, rest), blob.clone(), place));
                 } else {
-                    *input.others.entry(OtherFile::HelmChart).or_default() += 1;
+                    *loaded.others.entry(OtherFile::HelmChart).or_default() += 1;
                 }
             }
         }
-        self.take(wanted, &mut input)?;
-        Ok(input)
+        self.take(wanted, &mut loaded)?;
+        Ok(loaded)
     }
 
     /// Where a file below a folder is; `None` for what belongs to a Helm chart whatever is in it.
@@ -92,31 +134,71 @@ impl Revision {
         Some(if is_template { Place::InTemplates } else { Place::InFolder })
     }
 
-    fn take(&self, wanted: Vec<(PathBuf, Blob, Place)>, input: &mut Input) -> anyhow::Result<()> {
+    fn take(&self, wanted: Vec<(PathBuf, Blob, Place)>, loaded: &mut Loaded) -> anyhow::Result<()> {
         let (fits, large): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, blob, _)| blob.size <= MAX_FILE_BYTES);
         for (name, ..) in large {
-            input.push_unreadable(&name, format!("is larger than {} MiB", MAX_FILE_BYTES >> 20));
+            loaded.unreadable.push(problem(&name, format!("is larger than {} MiB", MAX_FILE_BYTES >> 20)));
         }
         let blobs: Vec<Blob> = fits.iter().map(|(_, blob, _)| blob.clone()).collect();
-        for ((name, blob, place), bytes) in fits.iter().zip(self.repository.read(&blobs)?) {
+        for ((name, _, place), bytes) in fits.iter().zip(self.repository.read(&blobs)?) {
             match String::from_utf8(bytes) {
                 Ok(text) => {
                     let source = manifests::load_text(&name.to_string_lossy(), text);
                     match place.left_out_as(&source) {
-                        Some(other) => *input.others.entry(other).or_default() += 1,
-                        None => input.push(source, SourceOrigin::File(self.repository.root.join(&blob.path))),
+                        Some(other) => *loaded.others.entry(other).or_default() += 1,
+                        None => loaded.files.push(source),
                     }
                 }
                 Err(error) => {
-                    input.push_unreadable(
-                        name,
-                        format!("is not valid UTF-8 (byte {})", error.utf8_error().valid_up_to()),
-                    );
+                    let message = format!("is not valid UTF-8 (byte {})", error.utf8_error().valid_up_to());
+                    loaded.unreadable.push(problem(name, message));
                 }
             }
         }
         Ok(())
     }
+}
+
+/// The files of a revision, by the paths that they have in the working tree.
+impl Tree for Revision {
+    fn real(&self, path: &Path) -> Option<PathBuf> {
+        let real = absolute(path);
+        (self.by_path.contains_key(&real) || self.is_folder(&real)).then_some(real)
+    }
+
+    fn is_folder(&self, real: &Path) -> bool {
+        // Paths are ordered by their parts, so what is below this one comes next.
+        let mut after = self.by_path.range::<Path, _>((Bound::Excluded(real), Bound::Unbounded));
+        after.next().is_some_and(|(path, _)| path.starts_with(real))
+    }
+
+    fn read(&self, real: &Path) -> Option<Source> {
+        if let Some(source) = self.kustomizations.get(real) {
+            return Some(source.clone());
+        }
+        let blob = self.blob(real).filter(|blob| blob.size <= MAX_FILE_BYTES)?;
+        let text = String::from_utf8(self.repository.read(std::slice::from_ref(blob)).ok()?.pop()?).ok()?;
+        Some(manifests::load_text(&relative(real).to_string_lossy(), text))
+    }
+
+    fn on_disk(&self, folder: &Path, files: &BTreeSet<PathBuf>) -> io::Result<OnDisk> {
+        let copy = tempfile::tempdir()?;
+        let at = |path: &Path| Some(copy.path().join(path.strip_prefix(&self.repository.root).ok()?));
+        let wanted: Vec<(PathBuf, Blob)> =
+            files.iter().filter_map(|file| Some((at(file)?, self.blob(file)?.clone()))).collect();
+        let blobs: Vec<Blob> = wanted.iter().map(|(_, blob)| blob.clone()).collect();
+        let contents = self.repository.read(&blobs).map_err(io::Error::other)?;
+        for ((path, _), content) in wanted.iter().zip(contents) {
+            std::fs::create_dir_all(path.parent().unwrap_or_else(|| copy.path()))?;
+            std::fs::write(path, content)?;
+        }
+        let folder = at(folder).unwrap_or_else(|| copy.path().to_owned());
+        Ok(OnDisk { folder, copy: Some(copy) })
+    }
+}
+
+fn problem(path: &Path, message: String) -> Problem {
+    Problem { file: Arc::from(path.to_string_lossy().as_ref()), position: None, message }
 }
 
 /// True when a file is read, by its path from a given directory; an empty one is the given file itself.

@@ -6,6 +6,7 @@ mod ignore;
 
 use super::args::Args;
 use super::input::{ChangedFiles, SourceOrigin, Store};
+use super::locate::locate;
 use super::objects::{self, Objects};
 use super::targets::{BaselineFile, Targets};
 use super::verdicts::{ReportedFinding, Verdicts, validate_again};
@@ -50,8 +51,9 @@ pub(super) fn suppress(
     if let Some(since) = &args.source.changed_since {
         let changed = store.changed(since, &args.paths)?;
         let before = || {
-            let base = changed.read_base(&verdicts.input.paths)?;
-            let base = validate_again(args, targets, base)?;
+            let base = changed.read_base(&verdicts.input.selection)?;
+            let mut base = validate_again(args, targets, base)?;
+            locate(&mut base);
             let exact = |reported: &ReportedFinding| ExactFinding::of(reported, &changed, &base.input.origins);
             Ok(base.findings.iter().filter_map(exact).collect())
         };
@@ -74,6 +76,9 @@ fn by_comments(verdicts: &mut Verdicts) -> usize {
         }
         let (count, wrong) = ignore::apply(source, &mut findings);
         ignored += count;
+        // A comment that a build keeps is applied, and judged, in its own file.
+        let is_render = matches!(verdicts.input.origins.get(i), Some(SourceOrigin::Render { .. }));
+        let wrong = if is_render { Vec::new() } else { wrong };
         let mut objects = Objects::of(source);
         findings.extend(wrong.into_iter().map(|finding| ReportedFinding::new(finding, Vec::new(), i, &mut objects)));
         verdicts.findings.extend(findings);

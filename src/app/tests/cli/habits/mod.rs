@@ -202,7 +202,7 @@ fn run_action_with(folder: &Path, paths: &str, fail_on: &str, kustomize: &str) -
 /// Who opens a pull request must not choose what the job downloads.
 #[cfg(unix)]
 #[test]
-fn the_action_builds_no_kustomization_unless_it_is_told_to() {
+fn the_action_fetches_nothing_unless_it_is_told_to() {
     let folder = tempfile::tempdir().unwrap();
     let good = "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: a}\nspec: {}\n";
     std::fs::write(folder.path().join("a.yaml"), good).unwrap();
@@ -210,7 +210,7 @@ fn the_action_builds_no_kustomization_unless_it_is_told_to() {
     std::fs::write(folder.path().join("kustomization.yaml"), remote).unwrap();
     let (_, outputs, _) = run_action(folder.path(), ".", "error");
     assert!(outputs.ends_with("code=0\n"), "{outputs}");
-    let (_, outputs, _) = run_action_with(folder.path(), ".", "error", "auto");
+    let (_, outputs, _) = run_action_with(folder.path(), ".", "error", "remote");
     assert!(outputs.ends_with("code=2\n"), "the remote base cannot be fetched: {outputs}");
 }
 

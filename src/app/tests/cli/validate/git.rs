@@ -72,7 +72,7 @@ fn an_unknown_revision_is_an_error() {
         (&["--rev=-x"], "\"-x\" is not a Git revision"),
         (&["--changed-since", "nowhere"], "\"nowhere\" is not a Git revision"),
         (&["--rev", "HEAD", "-"], "(stdin)"),
-        (&["--rev", "HEAD", "--kustomize"], "check out the revision"),
+        (&["--rev", "HEAD", "--kustomize"], "is not a directory with a kustomization.yaml"),
         (&["--rev", "HEAD", "nowhere.yaml"], "nowhere.yaml: is not in HEAD"),
         (&["--rev", "HEAD", "a.yaml", "/"], "is outside"),
     ] {

@@ -13,25 +13,25 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Limits of a program.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// Time.
-    pub(super) time: Duration,
+    pub(crate) time: Duration,
     /// Bytes on its standard output.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The output of a program that has ended.
 #[derive(Debug)]
-pub(super) struct CommandOutput {
-    pub(super) stdout: Vec<u8>,
+pub(crate) struct CommandOutput {
+    pub(crate) stdout: Vec<u8>,
     /// The beginning of its stderr.
-    pub(super) stderr: String,
-    pub(super) status: ExitStatus,
+    pub(crate) stderr: String,
+    pub(crate) status: ExitStatus,
 }
 
 /// Why a program has no result.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CommandError {
+pub(crate) enum CommandError {
     /// It does not exist, or may not be run.
     #[error("cannot run: {0}")]
     Start(#[source] io::Error),
@@ -47,7 +47,7 @@ pub(super) enum CommandError {
 }
 
 /// Runs a program to its end, with `input` on its standard input.
-pub(super) fn run(command: &mut Command, input: Vec<u8>, limits: Limits) -> Result<CommandOutput, CommandError> {
+pub(crate) fn run(command: &mut Command, input: Vec<u8>, limits: Limits) -> Result<CommandOutput, CommandError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(CommandError::Start)?;
     let result = wait(&mut child, input, limits);

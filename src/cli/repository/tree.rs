@@ -1,0 +1,60 @@
+//! Where the files of a repository are: on disk, or elsewhere.
+
+use super::build::BuildError;
+use super::paths::relative;
+use napkeeper_api::manifests::{self, Source};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Files and folders.
+pub(crate) trait Tree: Sync {
+    /// The one path of a file or folder, whatever path it is named by; `None` if it does not exist.
+    fn real(&self, path: &Path) -> Option<PathBuf>;
+    /// True for a folder, by its real path.
+    fn is_folder(&self, real: &Path) -> bool;
+    /// A file by its real path; `None` if it cannot be read.
+    fn read(&self, real: &Path) -> Option<Source>;
+    /// A folder on disk that holds what a folder does, with these files; all by their real paths.
+    fn on_disk(&self, folder: &Path, files: &BTreeSet<PathBuf>) -> io::Result<OnDisk>;
+}
+
+/// A folder on disk.
+pub(crate) struct OnDisk {
+    pub(crate) folder: PathBuf,
+    /// The copy of the repository that it is in; removed once the folder is no longer needed.
+    pub(crate) copy: Option<tempfile::TempDir>,
+}
+
+impl OnDisk {
+    /// An error without the paths of the copy.
+    pub(super) fn as_in_repository(&self, error: BuildError) -> BuildError {
+        match (error, &self.copy) {
+            (BuildError::Failed(message), Some(copy)) => {
+                BuildError::Failed(message.replace(&format!("{}/", copy.path().display()), ""))
+            }
+            (error, _) => error,
+        }
+    }
+}
+
+/// The file system.
+pub(crate) struct Disk;
+
+impl Tree for Disk {
+    fn real(&self, path: &Path) -> Option<PathBuf> {
+        std::fs::canonicalize(path).ok()
+    }
+
+    fn is_folder(&self, real: &Path) -> bool {
+        real.is_dir()
+    }
+
+    fn read(&self, real: &Path) -> Option<Source> {
+        manifests::load(&[relative(real)]).files.pop()
+    }
+
+    fn on_disk(&self, folder: &Path, _: &BTreeSet<PathBuf>) -> io::Result<OnDisk> {
+        Ok(OnDisk { folder: folder.to_owned(), copy: None })
+    }
+}

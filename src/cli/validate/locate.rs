@@ -1,0 +1,120 @@
+//! Findings in what kustomizations build, at the files that they come from.
+//!
+//! A finding is moved to a file where the object has the value that the finding is about. Where none has, such as for a value of an
+//! inline patch, it stays in the render.
+
+use super::input::{Input, SourceOrigin};
+use super::verdicts::{ReportedFinding, Verdicts};
+use crate::repository::absolute;
+use napkeeper_api::field_path::Path as FieldPath;
+use napkeeper_api::manifests::Source;
+use napkeeper_api::yaml::{Document, Position};
+use napkeeper_verdict::Finding;
+use serde_json::Value;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Moves the findings in renders to the files that these are built from, which become sources. The same finding in several renders
+/// is one.
+pub(super) fn locate(verdicts: &mut Verdicts) {
+    let by_render = add_parts(&mut verdicts.input);
+    let mut moved: Vec<ReportedFinding> = Vec::new();
+    for mut reported in std::mem::take(&mut verdicts.findings) {
+        let parts = by_render.get(&reported.source).map(Vec::as_slice).unwrap_or_default();
+        let sources = &verdicts.input.sources;
+        let place = sources.get(reported.source).and_then(|render| origin(&reported.finding, render, parts, sources));
+        let Some(Place { source, at }) = place else {
+            verdicts.findings.push(reported);
+            continue;
+        };
+        let file = sources.get(source).map(|source| source.file.to_string()).unwrap_or_default();
+        reported.finding = Finding { file, line: at.line, column: at.column, ..reported.finding };
+        reported.source = source;
+        // Its object may have another name in each render.
+        match moved.iter_mut().find(|other| other.finding == reported.finding) {
+            Some(known) => known.clusters.extend(reported.clusters),
+            None => moved.push(reported),
+        }
+    }
+    moved.iter_mut().for_each(|reported| {
+        reported.clusters.sort();
+        reported.clusters.dedup();
+    });
+    verdicts.findings.append(&mut moved);
+    verdicts.sort();
+}
+
+/// Adds the manifests that renders are built from to the sources. Returns their positions for each render.
+fn add_parts(input: &mut Input) -> BTreeMap<usize, Vec<usize>> {
+    let files = input.sources.iter().enumerate().map(|(i, source)| (Arc::clone(&source.file), i));
+    let mut known: BTreeMap<Arc<str>, usize> = files.collect();
+    let mut by_render = BTreeMap::new();
+    for render in 0..input.origins.len() {
+        let Some(SourceOrigin::Render { parts, .. }) = input.origins.get_mut(render) else { continue };
+        let parts = std::mem::take(parts);
+        let mut positions = Vec::new();
+        for part in parts {
+            let position = *known.entry(Arc::clone(&part.file)).or_insert(input.sources.len());
+            if position == input.sources.len() {
+                let path = absolute(Path::new(&*part.file));
+                input.push(part, SourceOrigin::File(path));
+            }
+            positions.push(position);
+        }
+        by_render.insert(render, positions);
+    }
+    by_render
+}
+
+/// Where a finding is moved to.
+struct Place {
+    /// Position of the source.
+    source: usize,
+    at: Position,
+}
+
+/// Where the value comes from that a finding in a render is about.
+fn origin(finding: &Finding, render: &Source, parts: &[usize], sources: &[Source]) -> Option<Place> {
+    let document = document_at(render, finding.line, finding.column).filter(|_| !parts.is_empty())?;
+    let path = FieldPath::parse(&finding.path)?;
+    let value = path.value_in(&document.value).filter(|_| !finding.path.is_empty());
+    let is_key = document.key_position(&path) == Position { line: finding.line, column: finding.column };
+    let of_parts = parts.iter().filter_map(|i| Some((*i, sources.get(*i)?)));
+    let documents = of_parts.flat_map(|(i, source)| source.parsed().documents.iter().map(move |d| (i, d)));
+    let of_object = documents.filter(|(_, part)| may_become(&part.value, &document.value));
+    let (source, part) = match value {
+        Some(value) => {
+            let has = of_object.filter(|(_, part)| path.value_in(&part.value) == Some(value));
+            has.min_by_key(|(_, part)| name(&part.value) != name(&document.value))?
+        }
+        // What is absent belongs where most of the object is: patches have little of it.
+        None => of_object.min_by_key(|(_, part)| {
+            (name(&part.value) != name(&document.value), Reverse(part.value.to_string().len()))
+        })?,
+    };
+    let at = if is_key { part.key_position(&path) } else { part.position(&path) };
+    Some(Place { source, at })
+}
+
+/// The document of a source at a position.
+fn document_at(source: &Source, line: usize, column: usize) -> Option<&Document> {
+    let documents = &source.parsed().documents;
+    let begins_before = |document: &Document| {
+        let at = document.position(&FieldPath::root());
+        (at.line, at.column) <= (line, column)
+    };
+    documents.get(documents.partition_point(begins_before).checked_sub(1)?)
+}
+
+/// True when kustomize may make the second object of the first: it may add to the name, and change the namespace.
+fn may_become(part: &Value, built: &Value) -> bool {
+    let is_same = |field: &str| part[field] == built[field];
+    let part_name = name(part);
+    is_same("apiVersion") && is_same("kind") && !part_name.is_empty() && name(built).contains(part_name)
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
