@@ -8,6 +8,7 @@ pub(crate) mod command;
 mod exclusions;
 mod kustomizations;
 mod paths;
+mod synced;
 mod tree;
 
 use crate::output;
@@ -21,6 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+pub(crate) use synced::Synced;
+use synced::{substituted, synced};
 pub(crate) use tree::{Disk, OnDisk, Tree};
 
 /// The name of the standard input among the files.
@@ -82,6 +85,8 @@ pub(crate) struct Contents {
     pub(crate) patches: usize,
     /// Why kustomizations were not built, a sentence for each.
     pub(crate) not_built: Vec<String>,
+    /// What the objects in the repository sync from it.
+    pub(crate) synced: Vec<Synced>,
 }
 
 /// What a kustomization builds.
@@ -116,23 +121,31 @@ pub(crate) fn load(path: &Path, reading: &ReadingArgs) -> anyhow::Result<Loaded>
 
 /// Reads and builds what is on disk.
 pub(crate) fn read_disk(selection: &Selection) -> anyhow::Result<Contents> {
-    let is_plain = |path: &&PathBuf| selection.reading.kustomize != Kustomize::Always || path.as_os_str() == STDIN;
-    let plain: Vec<PathBuf> = selection.paths.iter().filter(is_plain).cloned().collect();
     let exclusions = Exclusions::read(&Disk, selection)?;
-    let loaded = manifests::load_without(&plain, &|path, is_folder| exclusions.hold(path, is_folder));
-    Ok(read(&Disk, loaded, selection))
+    let load =
+        |paths: &[PathBuf]| Ok(manifests::load_without(paths, &|path, is_folder| exclusions.hold(path, is_folder)));
+    read(&Disk, selection, load)
 }
 
-/// Builds the kustomizations among files that were loaded.
-pub(crate) fn read(tree: &impl Tree, loaded: Loaded, selection: &Selection) -> Contents {
+/// Reads what is selected, and what is synced by the objects in that, and builds kustomizations.
+pub(crate) fn read(
+    tree: &impl Tree,
+    selection: &Selection,
+    load: impl Fn(&[PathBuf]) -> anyhow::Result<Loaded>,
+) -> anyhow::Result<Contents> {
+    let is_plain = |path: &&PathBuf| selection.reading.kustomize != Kustomize::Always || path.as_os_str() == STDIN;
+    let plain: Vec<PathBuf> = selection.paths.iter().filter(is_plain).cloned().collect();
+    let loaded = load(&plain)?;
     let mut contents = Contents { unreadable: loaded.unreadable, others: loaded.others, ..Contents::default() };
-    let files = ByRealPath::of(tree, loaded.files);
+    let mut files = ByRealPath::of(tree, loaded.files);
+    follow(tree, selection, &mut files, &mut contents, load)?;
     let mut built_from = BTreeSet::new();
     for (kustomization, result) in build_all(tree, &files, selection, &mut contents) {
         match result {
             Ok(text) => {
                 built_from.extend(kustomization.files.iter().cloned());
-                contents.renders.push(render(tree, &files, kustomization, text));
+                let render = render(tree, &files, kustomization, text, &contents.synced);
+                contents.renders.push(render);
             }
             Err(message) => contents.unreadable.push(problem(&relative(&kustomization.folder), message)),
         }
@@ -144,8 +157,44 @@ pub(crate) fn read(tree: &impl Tree, loaded: Loaded, selection: &Selection) -> C
     let before = rest.len();
     rest.retain(|(real, _)| real.as_ref().is_none_or(|real| !patches.contains(real)));
     contents.patches = before - rest.len();
-    contents.files = rest.into_iter().map(|(_, source)| source).collect();
-    contents
+    let synced = &contents.synced;
+    let substituted = |(real, source): (Option<PathBuf>, Source)| substituted(source, real.as_deref(), synced);
+    contents.files = rest.into_iter().map(substituted).collect();
+    Ok(contents)
+}
+
+/// Reads the folders that objects among the files sync, and so on, each once.
+fn follow(
+    tree: &impl Tree,
+    selection: &Selection,
+    files: &mut ByRealPath,
+    contents: &mut Contents,
+    load: impl Fn(&[PathBuf]) -> anyhow::Result<Loaded>,
+) -> anyhow::Result<()> {
+    let given: BTreeSet<PathBuf> = selection.paths.iter().filter_map(|path| tree.real(path)).collect();
+    let mut read = given.clone();
+    let mut next = 0;
+    loop {
+        let new = files.all.get(next..).unwrap_or_default();
+        let new = new.iter().filter_map(|(real, source)| Some((real.as_deref()?, source)));
+        let synced = synced(tree, new);
+        next = files.all.len();
+        // A file that is given by name is read alone.
+        let from_folders = synced.iter().filter(|one| !given.contains(&one.by));
+        let unread = from_folders.map(|one| one.path.clone()).filter(|path| !read.iter().any(|r| path.starts_with(r)));
+        let unread: BTreeSet<PathBuf> = unread.collect();
+        contents.synced.extend(synced);
+        if unread.is_empty() {
+            return Ok(());
+        }
+        let loaded = load(&unread.iter().map(|path| relative(path)).collect::<Vec<_>>())?;
+        read.extend(unread);
+        contents.unreadable.extend(loaded.unreadable);
+        for (other, n) in loaded.others {
+            *contents.others.entry(other).or_default() += n;
+        }
+        files.add(tree, loaded.files);
+    }
 }
 
 /// Files in their order, each with its real path if it has one.
@@ -155,8 +204,17 @@ struct ByRealPath {
 
 impl ByRealPath {
     fn of(tree: &impl Tree, files: Vec<Source>) -> Self {
+        let mut all = Self { all: Vec::new() };
+        all.add(tree, files);
+        all
+    }
+
+    /// Adds files that are not among them.
+    fn add(&mut self, tree: &impl Tree, files: Vec<Source>) {
+        let known: BTreeSet<PathBuf> = self.all.iter().filter_map(|(real, _)| real.clone()).collect();
         let real = |source: &Source| tree.real(Path::new(&*source.file)).filter(|_| &*source.file != STDIN_NAME);
-        Self { all: files.into_iter().map(|source| (real(&source), source)).collect() }
+        let files = files.into_iter().map(|source| (real(&source), source));
+        self.all.extend(files.filter(|(real, _)| real.as_ref().is_none_or(|real| !known.contains(real))));
     }
 
     fn folders(&self) -> BTreeSet<PathBuf> {
@@ -232,16 +290,24 @@ fn named(tree: &impl Tree, selection: &Selection, contents: &mut Contents) -> BT
     named
 }
 
-fn render(tree: &impl Tree, files: &ByRealPath, kustomization: Kustomization, text: String) -> Render {
+fn render(
+    tree: &impl Tree,
+    files: &ByRealPath,
+    kustomization: Kustomization,
+    text: String,
+    synced: &[Synced],
+) -> Render {
     let loaded: BTreeMap<&PathBuf, &Source> =
         files.all.iter().filter_map(|(real, source)| Some((real.as_ref()?, source))).collect();
     let is_part = |file: &&PathBuf| manifests::is_manifest(file) && !is_kustomization(file);
     let part = |file: &PathBuf| loaded.get(file).map(|source| (*source).clone()).or_else(|| tree.read(file));
+    let part = |file: &PathBuf| Some(substituted(part(file)?, Some(&kustomization.folder), synced));
     let parts = kustomization.files.iter().filter(is_part).filter_map(part).collect();
     let file = kustomization_in(tree, &kustomization.folder).unwrap_or_else(|| kustomization.folder.clone());
     let name = format!("<kustomize {}>", relative(&kustomization.folder).display());
     let Kustomization { folder, files, .. } = kustomization;
-    Render { file: relative(&file), source: manifests::load_text(&name, text), parts, files, folder }
+    let source = substituted(manifests::load_text(&name, text), Some(&folder), synced);
+    Render { file: relative(&file), source, parts, files, folder }
 }
 
 /// True for the file of a kustomization, by its name.

@@ -13,6 +13,8 @@ pub(crate) trait Tree: Sync {
     fn real(&self, path: &Path) -> Option<PathBuf>;
     /// True for a folder, by its real path.
     fn is_folder(&self, real: &Path) -> bool;
+    /// The root of the repository that a file is in, by its real path; `None` if it is in none.
+    fn root(&self, file: &Path) -> Option<PathBuf>;
     /// A file by its real path; `None` if it cannot be read.
     fn read(&self, real: &Path) -> Option<Source>;
     /// A folder on disk that holds what a folder does, with these files; all by their real paths.
@@ -48,6 +50,10 @@ impl Tree for Disk {
 
     fn is_folder(&self, real: &Path) -> bool {
         real.is_dir()
+    }
+
+    fn root(&self, file: &Path) -> Option<PathBuf> {
+        file.ancestors().find(|folder| folder.join(".git").exists()).map(Path::to_path_buf)
     }
 
     fn read(&self, real: &Path) -> Option<Source> {

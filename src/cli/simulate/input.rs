@@ -61,6 +61,13 @@ pub(crate) fn read(
     }
     let ValidDocuments { documents, all } = valid_documents(&loaded, err)?;
     let is_whole = all && loaded.unreadable.is_empty();
+    if let Some(name) = loaded.files.iter().filter(|_| !all).find_map(|source| variable(&source.text)) {
+        writeln!(
+            err,
+            "error: variables such as ${{{name}}} have no value here: set them under spec.postBuild.substitute of the Flux \
+             Kustomization, or replace them and pass -"
+        )?;
+    }
     let mut problems: Vec<Problem> = Vec::new();
     let scenario = read_scenario(&documents, &mut problems)?;
     // References are checked once each document is valid in itself.
@@ -116,6 +123,12 @@ fn load(args: InputArgs<'_>, from: &str) -> anyhow::Result<Loaded> {
 fn quickstart() -> Loaded {
     let source = |(name, text): (&str, &str)| manifests::load_text(&format!("quickstart/{name}"), text.to_owned());
     Loaded { files: QUICKSTART.into_iter().map(source).collect(), ..Loaded::default() }
+}
+
+/// The name of the first variable in a text, as Flux has them.
+fn variable(text: &str) -> Option<&str> {
+    let mut after = text.split("${").skip(1);
+    after.find_map(|rest| rest.split_once('}').map(|(name, _)| name).filter(|name| !name.is_empty()))
 }
 
 /// The valid documents, and whether that is all of them.

@@ -48,15 +48,17 @@ pub(super) fn locate(verdicts: &mut Verdicts) {
 
 /// Adds the manifests that renders are built from to the sources. Returns their positions for each render.
 fn add_parts(input: &mut Input) -> BTreeMap<usize, Vec<usize>> {
-    let files = input.sources.iter().enumerate().map(|(i, source)| (Arc::clone(&source.file), i));
-    let mut known: BTreeMap<Arc<str>, usize> = files.collect();
+    // With other values of variables a file is another source.
+    let key = |source: &Source| (Arc::clone(&source.file), Arc::clone(&source.text));
+    let mut known: BTreeMap<(Arc<str>, Arc<str>), usize> =
+        input.sources.iter().enumerate().map(|(i, source)| (key(source), i)).collect();
     let mut by_render = BTreeMap::new();
     for render in 0..input.origins.len() {
         let Some(SourceOrigin::Render { parts, .. }) = input.origins.get_mut(render) else { continue };
         let parts = std::mem::take(parts);
         let mut positions = Vec::new();
         for part in parts {
-            let position = *known.entry(Arc::clone(&part.file)).or_insert(input.sources.len());
+            let position = *known.entry(key(&part)).or_insert(input.sources.len());
             if position == input.sources.len() {
                 let path = absolute(Path::new(&*part.file));
                 input.push(part, SourceOrigin::File(path));

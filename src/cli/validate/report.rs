@@ -49,6 +49,8 @@ pub(super) struct Summary {
     /// Why others were not, a sentence for each.
     #[serde(rename = "notBuilt")]
     pub(super) not_built: Vec<String>,
+    /// Values that were left open: variables in them are replaced later.
+    pub(super) open: usize,
     /// The Git revision that was read; absent for the working tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) revision: Option<String>,
@@ -59,7 +61,7 @@ pub(super) struct Summary {
 impl Report {
     pub(super) fn new(suppressed: Suppressed, fail_on: FailOn) -> Self {
         let Suppressed { verdicts, counts } = suppressed;
-        let Verdicts { input, files, findings, checked, skipped, definitions } = verdicts;
+        let Verdicts { input, files, findings, checked, skipped, open, definitions } = verdicts;
         let errors = findings.iter().filter(|reported| reported.finding.severity == Severity::Error).count();
         let is_render = |origin: &&SourceOrigin| matches!(origin, SourceOrigin::Render { .. });
         let kustomizations = input.origins.iter().filter(is_render).count();
@@ -80,6 +82,7 @@ impl Report {
             excluded: others(OtherFile::Excluded),
             kustomizations,
             not_built: input.not_built.clone(),
+            open,
             revision: input.revision.clone(),
             skipped,
         };
@@ -124,6 +127,7 @@ impl Summary {
             (self.patches, format!("ignored {patches} of kustomizations")),
             (self.charts, format!("ignored {} {}", self.charts, OtherFile::HelmChart.noun(self.charts))),
             (self.templates, format!("ignored {} {}", self.templates, OtherFile::Template.noun(self.templates))),
+            (self.open, format!("left open {} with variables", output::plural(self.open, "value"))),
             (self.excluded, format!("ignored {} {}", self.excluded, OtherFile::Excluded.noun(self.excluded))),
         ];
         let mut rest: Vec<String> = counted.into_iter().filter(|(n, _)| *n > 0).map(|(_, text)| text).collect();

@@ -24,7 +24,7 @@ pub(super) fn divide<'t>(args: &Args, targets: &'t Targets, input: &Input) -> an
         let mut sources = Vec::new();
         for ((i, origin), is_assigned) in input.origins.iter().enumerate().zip(&mut is_assigned) {
             let is_selected = by_name && *origin == SourceOrigin::Stdin;
-            if !is_config(i) && (is_selected || targets.owns(target, origin)) {
+            if !is_config(i) && (is_selected || targets.owns(target, origin, &input.synced)) {
                 sources.push(i);
                 *is_assigned = true;
             }

@@ -3,7 +3,7 @@
 use super::args::{Args, FactArgs, KnownArgs};
 use super::input::{ReadArgs, SourceOrigin};
 use crate::output::alternatives;
-use crate::repository::{Selection, absolute, relative};
+use crate::repository::{Selection, Synced, absolute, relative};
 use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
 use napkeeper_api::config::{self, Cluster};
@@ -100,13 +100,30 @@ impl Targets {
         mismatched?.first().copied()
     }
 
-    /// True when a manifest belongs to a cluster. The standard input belongs to a cluster that has the whole
-    /// repository.
-    pub(super) fn owns(&self, target: &Target, origin: &SourceOrigin) -> bool {
+    /// True when a manifest belongs to a cluster: it is in a path of the cluster, or is synced by what belongs to it. The standard
+    /// input belongs to a cluster that has the whole repository.
+    pub(super) fn owns(&self, target: &Target, origin: &SourceOrigin, synced: &[Synced]) -> bool {
         match (origin.real_path(), &self.config) {
-            (Some(real), _) => target.paths.iter().any(|path| real.starts_with(path)),
+            (Some(real), _) => target.all_paths(synced).iter().any(|path| real.starts_with(path)),
             (None, Some((_, folder))) => target.paths.contains(folder),
             (None, None) => false,
+        }
+    }
+}
+
+impl Target {
+    /// Its paths, and what the objects in these sync, and so on.
+    fn all_paths(&self, synced: &[Synced]) -> Vec<PathBuf> {
+        let mut all = self.paths.clone();
+        let mut rest: Vec<&Synced> = synced.iter().collect();
+        loop {
+            let (own, others): (Vec<_>, Vec<_>) =
+                rest.into_iter().partition(|one| all.iter().any(|path| one.by.starts_with(path)));
+            if own.is_empty() {
+                return all;
+            }
+            all.extend(own.into_iter().map(|one| one.path.clone()));
+            rest = others;
         }
     }
 }

@@ -53,6 +53,8 @@ pub(super) struct Verdicts {
     pub(super) checked: usize,
     /// Objects of other kinds, by `apiVersion kind`.
     pub(super) skipped: BTreeMap<String, usize>,
+    /// Values that depend on variables.
+    pub(super) open: usize,
     /// The origin of the CustomResourceDefinitions.
     pub(super) definitions: String,
 }
@@ -125,11 +127,11 @@ impl Verdicts {
 
 /// Validates the sources of each target with the facts about its cluster. The same finding for several clusters is reported once.
 fn validate_each(args: &Args, input: Input, by_target: &[TargetSources<'_>]) -> anyhow::Result<Verdicts> {
-    let mut validator = Validator::embedded()?.with_definitions(args.crds.load()?);
+    let mut validator = Validator::embedded()?.with_variables().with_definitions(args.crds.load()?);
     let definitions = validator.definitions().origin().to_owned();
     let files = input.sources.len();
     let mut verdicts =
-        Verdicts { input, files, findings: Vec::new(), checked: 0, skipped: BTreeMap::new(), definitions };
+        Verdicts { input, files, findings: Vec::new(), checked: 0, skipped: BTreeMap::new(), open: 0, definitions };
     let sources = &verdicts.input.sources;
     let mut by_source: Vec<Option<Vec<ReportedFinding>>> = sources.iter().map(|_| None).collect();
     for of_target in by_target {
@@ -142,6 +144,7 @@ fn validate_each(args: &Args, input: Input, by_target: &[TargetSources<'_>]) -> 
             report.findings.iter_mut().for_each(|finding| args.policies.weigh(finding));
             if found.is_none() {
                 verdicts.checked += report.checked;
+                verdicts.open += report.open;
                 for (kind, n) in report.skipped {
                     *verdicts.skipped.entry(kind).or_default() += n;
                 }

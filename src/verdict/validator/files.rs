@@ -4,7 +4,7 @@
 //! ([`RetainedObject`]) is kept. So an input of thousands of objects takes the memory of a few.
 
 use super::yaml_scalars::SourceText;
-use super::{Report, Validator, comments};
+use super::{Report, Validator, comments, variables};
 use crate::finding::{Finding, Issue};
 use crate::rules::structure as rules;
 use crate::semantic::{self, DocumentLocation, ManifestSet, RetainedObject};
@@ -63,7 +63,7 @@ impl Validator {
         let set = ManifestSet::new(retained, files);
         for (object, issue) in semantic::check_set(&set, self.facts()) {
             if let Some(RetainedObject { at, root, .. }) = set.objects.get(object) {
-                reports[at.source].findings.extend(locate(sources, at, issue, root));
+                reports[at.source].findings.extend(self.locate(sources, at, issue, root));
             }
         }
         reports.iter_mut().for_each(|report| report.findings.sort_by_key(|f| (f.line, f.column, f.rule)));
@@ -89,6 +89,15 @@ impl Validator {
             }
         }
         report
+    }
+
+    /// Parses the issue's document again: most have no issues, so documents are not kept. An object with variables is not compared with
+    /// others.
+    fn locate(&self, sources: &[Source], at: &DocumentLocation, issue: Issue, root: &Path) -> Option<Finding> {
+        let reading = sources.get(at.source)?.parse_chunk(at.chunk.clone());
+        let document = reading.documents.get(at.nth)?;
+        let is_open = self.leaves_open && root.value_in(&document.value).is_some_and(variables::is_open);
+        (!is_open).then(|| issue.locate(document, root))
     }
 
     fn validate_batch(&self, sources: &[Source], batch: &Batch<'_>) -> BatchResult {
@@ -130,10 +139,4 @@ fn unreadable(source: &Source, problem: &Problem) -> Finding {
         message: problem.message.clone(),
         fix: None,
     }
-}
-
-/// Parses the issue's document again: most have no issues, so documents are not kept.
-fn locate(sources: &[Source], at: &DocumentLocation, issue: Issue, root: &Path) -> Option<Finding> {
-    let reading = sources.get(at.source)?.parse_chunk(at.chunk.clone());
-    Some(issue.locate(reading.documents.get(at.nth)?, root))
 }

@@ -2,6 +2,7 @@
 
 mod comments;
 mod files;
+mod variables;
 mod yaml_scalars;
 
 use crate::cel::Rules;
@@ -35,6 +36,8 @@ pub struct Report {
     pub checked: usize,
     /// Objects of other kinds, by `apiVersion kind`.
     pub skipped: BTreeMap<String, usize>,
+    /// Values that could not be checked, since variables in them are replaced later.
+    pub open: usize,
 }
 
 impl Report {
@@ -42,6 +45,7 @@ impl Report {
     pub fn add(&mut self, other: Self) {
         self.findings.extend(other.findings);
         self.checked += other.checked;
+        self.open += other.open;
         for (kind, n) in other.skipped {
             *self.skipped.entry(kind).or_default() += n;
         }
@@ -57,6 +61,8 @@ pub struct Validator {
     config: SchemaNode,
     facts: Facts,
     policies: Option<(Arc<Policies>, Inputs)>,
+    /// Variables such as `${name}` are replaced before objects are applied.
+    leaves_open: bool,
 }
 
 impl Validator {
@@ -68,7 +74,7 @@ impl Validator {
         let config = structural::compile(&config::schema(), SchemaOrigin::OwnType)
             .map_err(|source| SchemaError::OwnSchema { schema: "napkeeper.yaml", source })?;
         let (definitions, facts) = (CrdSchemas::embedded()?, Facts::embedded(None)?);
-        Ok(Self { definitions, embedded: None, config, facts, policies: None })
+        Ok(Self { definitions, embedded: None, config, facts, policies: None, leaves_open: false })
     }
 
     /// The same rules, by other definitions.
@@ -102,6 +108,13 @@ impl Validator {
     pub fn with_nodes(mut self, nodes: InstanceTypeOptions) -> Self {
         self.facts.nodes = nodes;
         self
+    }
+
+    /// The same rules, for manifests in Git: what depends on variables such as `${name}` is left open. Without this, they are texts, as
+    /// they are to an API server.
+    #[must_use]
+    pub fn with_variables(self) -> Self {
+        Self { leaves_open: true, ..self }
     }
 
     /// The facts in use.
@@ -165,6 +178,9 @@ impl Validator {
                 SchemaLookup::UnknownKind => None,
                 SchemaLookup::Crd(kind, version) => self.validate_custom(kind, version, value, &mut found),
             };
+            let is_open = self.leaves_open && variables::is_open(value);
+            let accepted =
+                if is_open { known_part(lookup, value, accepted, &mut found, &mut report) } else { accepted };
             if let Some(object) = accepted {
                 keep(root.clone(), value, object);
             }
@@ -256,6 +272,26 @@ impl Validator {
         issue.message = format!("unknown field in the CRD schemas of {origin}; napkeeper's own have it ({version})");
         issue.fix = Some("update the CRDs, or remove the field".to_owned());
     }
+}
+
+/// Leaves open what depends on variables. Returns the object with what is known of it.
+fn known_part(
+    lookup: SchemaLookup<'_>,
+    value: &Value,
+    accepted: Option<Object>,
+    found: &mut Vec<Issue>,
+    report: &mut Report,
+) -> Option<Object> {
+    let before = found.len();
+    found.retain(|issue| !issue.path.value_in(value).is_some_and(variables::is_open));
+    let SchemaLookup::Crd(_, version) = lookup else {
+        // Workloads may have texts with such signs for shells.
+        report.open += before - found.len();
+        return accepted;
+    };
+    report.open += variables::count(value);
+    let result = version.create(&variables::known_part(value)?);
+    structural::issues(&result).is_empty().then(|| object(&result.stored).ok()).flatten()
 }
 
 /// Checks that the rules of a CustomResourceDefinition compile.

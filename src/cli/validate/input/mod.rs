@@ -5,7 +5,7 @@ mod revision;
 
 use super::args::SourceArgs;
 use crate::output::path_list;
-use crate::repository::{Contents, Render, STDIN_NAME, Selection, absolute, read_disk, relative};
+use crate::repository::{Contents, Render, STDIN_NAME, Selection, Synced, absolute, read_disk, relative};
 use anyhow::bail;
 use git::Repository;
 use napkeeper_api::config;
@@ -73,14 +73,16 @@ pub(super) struct Input {
     pub(super) not_built: Vec<String>,
     /// How many files were left out since they are no manifests.
     pub(super) others: BTreeMap<OtherFile, usize>,
+    /// What the objects in the repository sync from it.
+    pub(super) synced: Vec<Synced>,
     /// The Git revision that was read, for people.
     pub(super) revision: Option<String>,
 }
 
 impl Input {
     fn of(contents: Contents) -> Self {
-        let Contents { files, renders, unreadable, others, patches, not_built } = contents;
-        let mut input = Self { unreadable, others, patches, not_built, ..Self::default() };
+        let Contents { files, renders, unreadable, others, patches, not_built, synced } = contents;
+        let mut input = Self { unreadable, others, patches, not_built, synced, ..Self::default() };
         for source in files {
             let path = Path::new(&*source.file);
             let origin =

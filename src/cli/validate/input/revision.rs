@@ -79,7 +79,7 @@ impl Revision {
     /// Reads and builds what was selected.
     pub(super) fn read(&self, selection: &Selection) -> anyhow::Result<Contents> {
         let exclusions = Exclusions::read(self, selection)?;
-        Ok(repository::read(self, self.load(&selection.paths, &exclusions)?, selection))
+        repository::read(self, selection, |paths| self.load(paths, &exclusions))
     }
 
     fn load(&self, paths: &[PathBuf], exclusions: &Exclusions) -> anyhow::Result<Loaded> {
@@ -170,6 +170,10 @@ impl Tree for Revision {
         // Paths are ordered by their parts, so what is below this one comes next.
         let mut after = self.by_path.range::<Path, _>((Bound::Excluded(real), Bound::Unbounded));
         after.next().is_some_and(|(path, _)| path.starts_with(real))
+    }
+
+    fn root(&self, _: &Path) -> Option<PathBuf> {
+        Some(self.repository.root.clone())
     }
 
     fn read(&self, real: &Path) -> Option<Source> {

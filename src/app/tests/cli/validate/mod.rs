@@ -8,6 +8,7 @@ mod git;
 mod kustomize;
 mod other_files;
 mod suppress;
+mod synced;
 
 use crate::output::{assert_golden, stderr, stdout};
 use std::io::Write;

@@ -1,0 +1,100 @@
+//! Repositories that Flux and Argo CD sync: the folders that their objects name are read, and variables of Flux are replaced.
+
+use super::{class, stderr, stdout, validate, write};
+use std::path::Path;
+use std::process::Command;
+
+fn kustomization(name: &str, path: &str, more: &str) -> String {
+    format!(
+        "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {{name: {name}, namespace: flux-system}}\nspec:\n  \
+         interval: 10m\n  prune: false\n  path: {path}\n  sourceRef: {{kind: GitRepository, name: flux-system}}\n{more}"
+    )
+}
+
+/// Two clusters that share their applications.
+fn repository() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let variables =
+        |weight: u32| format!("  postBuild:\n    substitute: {{weight: \"{weight}\", cluster: c{weight}}}\n");
+    let pool = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: \"${cluster}-general\"}\nspec:\n  weight: ${weight}\n  \
+                limits: {cpu: \"${cpu:=100}\"}\n  template:\n    spec:\n      terminationGracePeriod: 24h\n      \
+                nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: a}\n      requirements:\n      \
+                - {key: karpenter.azure.com/sku-family, operator: In, values: [D]}\n";
+    let files = [
+        ("clusters/dev/class.yaml", kustomization("class", "./infrastructure", "")),
+        ("clusters/dev/pools.yaml", kustomization("pools", "./pools/dev", &variables(7))),
+        ("clusters/prod/class.yaml", kustomization("class", "./infrastructure", "")),
+        ("clusters/prod/pools.yaml", kustomization("pools", "./pools/prod", &variables(700))),
+        ("clusters/prod/elsewhere.yaml", kustomization("elsewhere", "./of/another/repository", "")),
+        ("infrastructure/class.yaml", class("a", 5)),
+        ("pools/base/kustomization.yaml", "resources: [pool.yaml]\n".to_owned()),
+        ("pools/base/pool.yaml", pool.to_owned()),
+        ("pools/dev/kustomization.yaml", "resources: [../base]\n".to_owned()),
+        ("pools/prod/kustomization.yaml", "resources: [../base]\n".to_owned()),
+        (
+            "napkeeper.yaml",
+            "clusters:\n- {name: dev, paths: [clusters/dev]}\n- {name: prod, paths: [clusters/prod]}\n".to_owned(),
+        ),
+    ];
+    write(folder.path(), &files.each_ref().map(|(name, text)| (*name, text.as_str())));
+    assert!(Command::new("git").args(["init", "-q"]).current_dir(folder.path()).status().unwrap().success());
+    folder
+}
+
+fn errors(folder: &Path, args: &[&str]) -> Vec<String> {
+    let output = validate(folder, args);
+    assert!(output.status.code().is_some_and(|code| code < 2), "{}", stderr(&output));
+    let text = stdout(&output);
+    text.lines().filter(|line| line.contains(": error[")).map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn what_flux_syncs_is_read_with_the_variables_of_each_cluster() {
+    let folder = repository();
+    let root = folder.path();
+    let class = "infrastructure/class.yaml:6:12: error[NK1015] must be at least 10, got 5 (spec.maxPods)";
+    let pool = "pools/base/pool.yaml:5:11: error[NK1015] must be at most 100, got 700 (spec.weight)";
+    assert_eq!(errors(root, &[]), [format!("{class} [dev, prod]"), format!("{pool} [prod]")]);
+    assert_eq!(errors(root, &["clusters/dev"]), [format!("{class} [dev]")]);
+    assert_eq!(errors(root, &["clusters/prod"]), [format!("{class} [prod]"), format!("{pool} [prod]")]);
+    assert_eq!(errors(root, &["--cluster", "dev"]), [format!("{class} [dev]")]);
+    assert_eq!(errors(&root.join("clusters/prod"), &[]).len(), 2, "from within");
+    assert_eq!(errors(root, &["clusters/dev/class.yaml", "--allow-empty"]), [""; 0], "a file that is named is read alone");
+    assert_eq!(errors(root, &["pools"]), [""; 0], "without what syncs it, the weight is open");
+    let summary = stdout(&validate(root, &["pools"]));
+    assert!(summary.contains("; built 2 kustomizations; left open 4 values with variables;"), "{summary}");
+}
+
+#[test]
+fn what_depends_on_a_variable_is_left_open_and_the_rest_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: ${cluster}-a\nspec:\n  weight: ${weight}\n  limits: {cpu: \"${cpu}\"}\n  \
+                wieght: 1\n  template:\n    spec:\n      expireAfter: ${age}\n      terminationGracePeriod: 24h\n      \
+                nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: \"${cluster}\"}\n      requirements:\n      \
+                - {key: karpenter.azure.com/sku-family, operator: In, values: [\"${family}\"]}\n      \
+                - {key: kubernetes.io/arch, operator: In, values: [x86]}\n";
+    write(folder.path(), &[("pool.yaml", pool)]);
+    let found: Vec<String> =
+        errors(folder.path(), &[]).iter().map(|line| line.split_once(": ").unwrap().1[..13].to_owned()).collect();
+    assert_eq!(found, ["error[NK1010]"], "the field that does not exist");
+    // Where nothing replaces them, they are texts.
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(["simulate", "."]).current_dir(folder.path()).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = "error: variables such as ${cluster} have no value here: set them under spec.postBuild.substitute of the Flux \
+                Kustomization, or replace them and pass -";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+}
+
+#[test]
+fn what_an_application_of_argo_cd_syncs_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let application = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: a, namespace: argocd}\nspec:\n  project: default\n  \
+                       destination: {server: \"https://kubernetes.default.svc\"}\n  \
+                       sources: [{repoURL: \"https://example.com/r\", path: classes}, {repoURL: \"https://example.com/c\", chart: c}]\n";
+    write(folder.path(), &[("applications/a.yaml", application), ("classes/a.yaml", &class("a", 5))]);
+    assert!(Command::new("git").args(["init", "-q"]).current_dir(folder.path()).status().unwrap().success());
+    let found = errors(folder.path(), &["applications"]);
+    assert_eq!(found, ["classes/a.yaml:6:12: error[NK1015] must be at least 10, got 5 (spec.maxPods)"]);
+}
