@@ -9,6 +9,7 @@ use crate::simulate::input::{self, Input, InputArgs};
 use anyhow::{anyhow, bail};
 use jiff::SignedDuration;
 use napkeeper_api::types::duration;
+use napkeeper_controller::config_file::RepositoryFacts;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::model::names::{ObjectKey, Region};
@@ -23,6 +24,8 @@ pub(super) struct FileArgs<'a> {
     pub(super) path: &'a Path,
     pub(super) scenario: Option<&'a Path>,
     pub(super) reading: &'a ReadingArgs,
+    /// The cluster that the folder is for.
+    pub(super) facts: &'a RepositoryFacts,
     /// The time since the start; absent is as soon as such pods are pending.
     pub(super) at: Option<SignedDuration>,
     pub(super) region: Option<&'a Region>,
@@ -32,8 +35,13 @@ pub(super) struct FileArgs<'a> {
 /// Simulates a folder until matching pods are pending. Also returns the region. `None` where manifests are wrong: all
 /// problems have been written to stderr.
 pub(super) fn state(files: &FileArgs<'_>, query: &PodQuery) -> anyhow::Result<Option<(SchedulingState, Region)>> {
-    let args =
-        InputArgs { path: Some(files.path), scenario: files.scenario, reading: files.reading, catalog: files.catalog };
+    let args = InputArgs {
+        path: Some(files.path),
+        scenario: files.scenario,
+        reading: files.reading,
+        facts: files.facts,
+        catalog: files.catalog,
+    };
     let change = |scenario: &mut Scenario| {
         scenario.region = files.region.cloned().unwrap_or_else(|| scenario.region.clone());
     };
@@ -47,6 +55,7 @@ pub(super) fn state(files: &FileArgs<'_>, query: &PodQuery) -> anyhow::Result<Op
         None => instants(&input.scenario),
     };
     let mut world = World::new(files.catalog, input.scenario.setup(input.manifests.clone()))?;
+    world.set_node_options(files.facts.options);
     let mut last = None;
     for at in instants {
         let now = world.started_at() + at;

@@ -11,6 +11,7 @@ use crate::repository::ReadingArgs;
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::types::duration::{format as lasting, parse_with_days};
+use napkeeper_controller::config_file::find_facts;
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions};
 use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::model::labels;
@@ -120,9 +121,18 @@ fn state(args: &Args, query: &PodQuery) -> anyhow::Result<Option<SchedulingState
         options: InstanceTypeOptions::default(),
     };
     if let Some(path) = &args.path {
+        let facts = find_facts(Some(path), args.cluster.as_deref())?;
         let priced = catalog.clone().priced_by(sheet.clone());
         let (scenario, region) = (args.scenario.as_deref(), region.as_ref());
-        let files = files::FileArgs { path, scenario, reading: &args.reading, at: args.at, region, catalog: &priced };
+        let files = files::FileArgs {
+            path,
+            scenario,
+            reading: &args.reading,
+            facts: &facts,
+            at: args.at,
+            region,
+            catalog: &priced,
+        };
         let Some((mut state, region)) = files::state(&files, query)? else { return Ok(None) };
         if published.is_some() {
             CatalogSources { region: Some(&region), ..sources(published) }.add_to(&mut state.snapshot, state.now)?;

@@ -6,13 +6,15 @@ use anyhow::bail;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Loaded, Problem, may_be_object};
 use napkeeper_api::yaml::Document;
+use napkeeper_controller::config_file::RepositoryFacts;
 use napkeeper_core::catalog::Catalog;
+use napkeeper_core::model::names::Region;
 use napkeeper_sim::scenario::{self, Manifests, Scenario, is_scenario};
 use napkeeper_verdict::{Finding, Severity, Validator};
 use std::io::Write;
 use std::path::Path;
 
-/// The region of a scenario without one.
+/// The region of manifests without a scenario, where napkeeper.yaml does not say it.
 const REGION: &str = "westeurope";
 
 /// The quickstart, built in so that it runs from any folder.
@@ -45,6 +47,8 @@ pub(crate) struct InputArgs<'a> {
     pub(crate) scenario: Option<&'a Path>,
     /// How the folder is read.
     pub(crate) reading: &'a ReadingArgs,
+    /// The cluster that the folder is for.
+    pub(crate) facts: &'a RepositoryFacts,
     pub(crate) catalog: &'a Catalog,
 }
 
@@ -59,7 +63,7 @@ pub(crate) fn read(
     for problem in &loaded.unreadable {
         output::problem(err, problem, "")?;
     }
-    let ValidDocuments { documents, all } = valid_documents(&loaded, err)?;
+    let ValidDocuments { documents, all } = valid_documents(&loaded, args.facts, err)?;
     let is_whole = all && loaded.unreadable.is_empty();
     if let Some(name) = loaded.files.iter().filter(|_| !all).find_map(|source| variable(&source.text)) {
         writeln!(
@@ -69,7 +73,7 @@ pub(crate) fn read(
         )?;
     }
     let mut problems: Vec<Problem> = Vec::new();
-    let scenario = read_scenario(&documents, &mut problems)?;
+    let scenario = read_scenario(&documents, args.facts, &mut problems)?;
     // References are checked once each document is valid in itself.
     let gathered = is_whole.then(|| Manifests::collect(documents.iter().copied().filter(|d| !is_scenario(d))));
     let manifests = gathered.and_then(|all| all.map_err(|wrong| problems.extend(wrong)).ok());
@@ -138,8 +142,12 @@ struct ValidDocuments<'d> {
 }
 
 /// The documents without an error by the rules of `validate`. The errors of the others are written.
-fn valid_documents<'d>(loaded: &'d Loaded, err: &mut dyn Write) -> anyhow::Result<ValidDocuments<'d>> {
-    let validator = Validator::embedded()?;
+fn valid_documents<'d>(
+    loaded: &'d Loaded,
+    facts: &RepositoryFacts,
+    err: &mut dyn Write,
+) -> anyhow::Result<ValidDocuments<'d>> {
+    let validator = Validator::embedded()?.with_kubernetes(facts.kubernetes_version.clone()).with_nodes(facts.options);
     let is_error = |f: &&Finding| f.severity == Severity::Error;
     let mut valid = ValidDocuments { documents: Vec::new(), all: true };
     for source in &loaded.files {
@@ -161,11 +169,12 @@ fn valid_documents<'d>(loaded: &'d Loaded, err: &mut dyn Write) -> anyhow::Resul
 /// The scenario with its document; one without steps if there is none.
 fn read_scenario<'d>(
     documents: &[&'d Document],
+    facts: &RepositoryFacts,
     problems: &mut Vec<Problem>,
 ) -> anyhow::Result<Option<(Scenario, Option<&'d Document>)>> {
     let scenarios: Vec<&Document> = documents.iter().copied().filter(|d| is_scenario(d)).collect();
     match scenarios[..] {
-        [] => Ok(Some((Scenario::quiet(REGION)?, None))),
+        [] => Ok(Some((Scenario::quiet(facts.region.as_ref().map_or(REGION, Region::as_str))?, None))),
         [document] => match scenario::read(document) {
             Ok(scenario) => Ok(Some((scenario, Some(document)))),
             Err(wrong) => {

@@ -13,8 +13,10 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use input::{Input, InputArgs};
 use jiff::{SignedDuration, Timestamp};
+use napkeeper_api::config;
 use napkeeper_api::types::duration::parse_with_days;
-use napkeeper_core::catalog::{Catalog, InstanceTypeOptions};
+use napkeeper_controller::config_file::{RepositoryFacts, find_facts};
+use napkeeper_core::catalog::Catalog;
 use napkeeper_sim::autoscaler::{self, Baseline};
 use napkeeper_sim::scenario::{LONGEST, Scenario};
 use napkeeper_sim::world::{Violation, World};
@@ -59,8 +61,8 @@ pub(super) struct Args {
     /// docs/facts.md.
     #[arg(long, value_name = "FILE")]
     price_sheet: Option<PathBuf>,
-    /// Cluster in that napkeeper.yaml whose price sheet and costs of nodes are used; required if it has several price
-    /// sheets.
+    /// Cluster in that napkeeper.yaml whose region, network mode, price sheet and costs of nodes are used [default: the only
+    /// one, or the only one with PATH in its paths]; required if it has several price sheets.
     #[arg(long, value_name = "NAME", requires = "path", conflicts_with = "price_sheet")]
     cluster: Option<String>,
     /// Also explain why VM sizes were chosen, and why pods are pending at the end.
@@ -96,15 +98,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         scenario.seed = args.seed.unwrap_or(scenario.seed);
         scenario.duration = args.lasting.unwrap_or(scenario.duration);
     };
+    let facts = find_facts(args.path.as_deref(), args.cluster.as_deref())?;
     let input_args = InputArgs {
         path: args.path.as_deref(),
         scenario: args.scenario.as_deref(),
         reading: &args.reading,
+        facts: &facts,
         catalog: &catalog,
     };
     let Some(input) = input::read(input_args, change, &mut anstream::stderr())? else { return Ok(Outcome::Incomplete) };
-    let options = napkeeper_controller::config_file::find_node_costs(args.path.as_deref(), args.cluster.as_deref())?;
-    let report = Report { own_prices, ..simulate(&input, &catalog, options, args.verbose)? };
+    let report = Report { own_prices, ..simulate(&input, &catalog, facts, args.verbose)? };
     output::print(args.output, &report)?;
     let Some(violation) = &report.violation else { return Ok(Outcome::Fine) };
     output::error(&format!(
@@ -141,6 +144,8 @@ struct Report<'i> {
     catalogue: String,
     /// Some of its prices are the customer's own.
     own_prices: bool,
+    /// The cluster of napkeeper.yaml.
+    facts: RepositoryFacts,
     /// With explanations.
     verbose: bool,
     world: World,
@@ -153,14 +158,14 @@ struct Report<'i> {
 fn simulate<'i>(
     input: &'i Input,
     catalog: &Catalog,
-    options: InstanceTypeOptions,
+    facts: RepositoryFacts,
     verbose: bool,
 ) -> anyhow::Result<Report<'i>> {
     let began = Instant::now();
     let setup = input.scenario.setup(input.manifests.clone());
     let baseline = autoscaler::run(catalog, &setup, input.scenario.duration)?;
     let mut world = World::new(catalog, setup)?;
-    world.set_node_options(options);
+    world.set_node_options(facts.options);
     if verbose {
         world.record_launch_reasons();
     }
@@ -170,7 +175,17 @@ fn simulate<'i>(
     let violation = world.run_reporting(end, |now| bar.set_position(minutes(begun, now))).err();
     bar.finish_and_clear();
     let catalogue = catalog.as_of().to_string();
-    Ok(Report { input, catalogue, own_prices: false, verbose, world, violation, baseline, took: began.elapsed() })
+    Ok(Report {
+        input,
+        catalogue,
+        own_prices: false,
+        facts,
+        verbose,
+        world,
+        violation,
+        baseline,
+        took: began.elapsed(),
+    })
 }
 
 fn minutes(from: Timestamp, to: Timestamp) -> u64 {
@@ -203,6 +218,7 @@ impl TextAndJson for Report<'_> {
         let scenario = &self.input.scenario;
         let mut value = json!({
             "scenario": scenario.name,
+            "cluster": self.facts.cluster,
             "region": scenario.region,
             "seed": scenario.seed,
             "catalogue": self.catalogue,
@@ -235,6 +251,10 @@ impl Report<'_> {
         }
         let own = if self.own_prices { ", with your price sheet" } else { "" };
         writeln!(out, "region       {}, prices as of {}{own}", scenario.region, self.catalogue)?;
+        if let Some(cluster) = &self.facts.cluster {
+            let version = self.facts.kubernetes_version.as_ref().map(|version| format!(", Kubernetes {version}"));
+            writeln!(out, "cluster      {cluster} of {}{}", config::FILE_NAME, version.unwrap_or_default())?;
+        }
         let end = scenario.start.checked_add(scenario.duration).unwrap_or(scenario.start);
         writeln!(out, "time         {} to {end}, seed {}", scenario.start, scenario.seed)?;
         if !manifests.skipped.is_empty() {

@@ -10,7 +10,13 @@ fn catalog() -> Catalog {
 }
 
 fn quickstart(catalog: &Catalog) -> Input {
-    let args = InputArgs { path: None, scenario: None, reading: &ReadingArgs::default(), catalog };
+    let args = InputArgs {
+        path: None,
+        scenario: None,
+        reading: &ReadingArgs::default(),
+        facts: &RepositoryFacts::default(),
+        catalog,
+    };
     input::read(args, |_| {}, &mut Vec::new()).unwrap().unwrap()
 }
 
@@ -29,8 +35,13 @@ fn refused(files: &[(&str, &str)]) -> String {
         fs::write(folder.path().join(name), text).unwrap();
     }
     let (catalog, mut err) = (catalog(), Vec::new());
-    let args =
-        InputArgs { path: Some(folder.path()), scenario: None, reading: &ReadingArgs::default(), catalog: &catalog };
+    let args = InputArgs {
+        path: Some(folder.path()),
+        scenario: None,
+        reading: &ReadingArgs::default(),
+        facts: &RepositoryFacts::default(),
+        catalog: &catalog,
+    };
     let error = match input::read(args, |_| {}, &mut err) {
         Ok(None) => anstream::adapter::strip_str(&String::from_utf8(err).unwrap()).to_string(),
         Ok(Some(_)) => panic!("this runs"),
@@ -48,7 +59,7 @@ fn shipped(name: &str) -> String {
 fn the_quickstart_has_its_events_and_is_reproducible() {
     let catalog = catalog();
     let input = quickstart(&catalog);
-    let report = simulate(&input, &catalog, InstanceTypeOptions::default(), false).unwrap();
+    let report = simulate(&input, &catalog, RepositoryFacts::default(), false).unwrap();
     assert_eq!(report.violation, None);
     let printed = text(&report);
     for words in [
@@ -71,7 +82,7 @@ fn the_quickstart_has_its_events_and_is_reproducible() {
     ] {
         assert!(printed.contains(words), "{words:?} is not in\n{printed}");
     }
-    let again = simulate(&input, &catalog, InstanceTypeOptions::default(), false).unwrap();
+    let again = simulate(&input, &catalog, RepositoryFacts::default(), false).unwrap();
     assert_eq!(printed, text(&again));
     let json = |report: &Report<'_>| {
         let mut value = report.to_json().unwrap();
@@ -84,7 +95,13 @@ fn the_quickstart_has_its_events_and_is_reproducible() {
 #[test]
 fn another_seed_is_another_run() {
     let catalog = catalog();
-    let args = InputArgs { path: None, scenario: None, reading: &ReadingArgs::default(), catalog: &catalog };
+    let args = InputArgs {
+        path: None,
+        scenario: None,
+        reading: &ReadingArgs::default(),
+        facts: &RepositoryFacts::default(),
+        catalog: &catalog,
+    };
     let change = |scenario: &mut Scenario| {
         scenario.seed = 2;
         scenario.duration = SignedDuration::from_hours(1);
@@ -92,7 +109,7 @@ fn another_seed_is_another_run() {
     let other = input::read(args, change, &mut Vec::new()).unwrap().unwrap();
     let first = quickstart(&catalog);
     let start = |input: &Input| {
-        simulate(input, &catalog, InstanceTypeOptions::default(), false).unwrap().world.timeline().first().cloned()
+        simulate(input, &catalog, RepositoryFacts::default(), false).unwrap().world.timeline().first().cloned()
     };
     assert_ne!(start(&other), start(&first));
 }

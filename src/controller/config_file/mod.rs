@@ -168,20 +168,53 @@ fn node_costs(given: Option<&Provisioning>, options: &mut InstanceTypeOptions) -
     Ok(())
 }
 
-/// What nodes cost beside their VM in the cluster of the repository that contains a path: the one of this name, or the only
-/// one. Without either, the defaults.
+/// What commands that read manifests take from `napkeeper.yaml`.
+#[derive(Debug, Clone, Default)]
+pub struct RepositoryFacts {
+    /// The cluster.
+    pub cluster: Option<String>,
+    /// Its region.
+    pub region: Option<Region>,
+    /// Its version of Kubernetes.
+    pub kubernetes_version: Option<String>,
+    /// Most pods of a node, and what nodes cost beside their VM.
+    pub options: InstanceTypeOptions,
+}
+
+/// The facts about the cluster of the repository that contains a path: the one of this name, else the only one, or the only one whose
+/// paths contain it. Without one, the defaults.
 ///
 /// # Errors
-/// When `napkeeper.yaml` cannot be read, has no such cluster, or a price is not a number of USD per hour.
-pub fn find_node_costs(path: Option<&Path>, name: Option<&str>) -> anyhow::Result<InstanceTypeOptions> {
-    let mut options = InstanceTypeOptions::default();
-    let Some(file) = path.filter(|path| *path != Path::new("-")).and_then(config::find) else { return Ok(options) };
+/// When `napkeeper.yaml` cannot be read, has no such cluster, or a value in it is not valid.
+pub fn find_facts(path: Option<&Path>, name: Option<&str>) -> anyhow::Result<RepositoryFacts> {
+    let path = path.filter(|path| *path != Path::new("-"));
+    let Some((path, file)) = path.and_then(|path| Some((path, config::find(path)?))) else {
+        return Ok(RepositoryFacts::default());
+    };
     let (shown, config) = (file.display().to_string(), read(&file)?);
-    if name.is_some() || config.clusters.len() == 1 {
-        let cluster = select_cluster(&shown, &config, name)?;
-        node_costs(cluster.provisioning.as_ref(), &mut options).with_context(|| format!("{shown}: provisioning"))?;
-    }
-    Ok(options)
+    let cluster = match (name, config.clusters.as_slice()) {
+        (None, [] | [_]) => config.clusters.first(),
+        (None, all) => only_with(all, file.parent().unwrap_or_else(|| Path::new(".")), path),
+        (Some(_), _) => Some(select_cluster(&shown, &config, name)?),
+    };
+    let Some(cluster) = cluster else { return Ok(RepositoryFacts::default()) };
+    let mut options = node_options(cluster.network_mode);
+    node_costs(cluster.provisioning.as_ref(), &mut options).with_context(|| format!("{shown}: provisioning"))?;
+    let region = cluster.region.as_deref().map(Region::new).transpose();
+    Ok(RepositoryFacts {
+        cluster: Some(cluster.name.clone()),
+        region: region.with_context(|| format!("{shown}: region of cluster {:?}", cluster.name))?,
+        kubernetes_version: cluster.kubernetes_version.clone(),
+        options,
+    })
+}
+
+/// The only cluster with a path that contains this one.
+fn only_with<'c>(clusters: &'c [Cluster], folder: &Path, path: &Path) -> Option<&'c Cluster> {
+    let path = path.canonicalize().ok()?;
+    let contains = |inside: &String| folder.join(inside).canonicalize().is_ok_and(|inside| path.starts_with(inside));
+    let mut all = clusters.iter().filter(|cluster| cluster.paths.iter().flatten().any(contains));
+    all.next().filter(|_| all.next().is_none())
 }
 
 /// Most pods of a node whose class does not say it, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`:
@@ -342,12 +375,30 @@ clusters:
         assert_eq!(given.os_disk_price.map(HourlyPrice::nanos), Some(13_500_000));
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("napkeeper.yaml"), with("    perNode: \"0.02\"\n")).unwrap();
-        let found = |name| find_node_costs(Some(folder.path()), name).map(|options| options.per_node.nanos());
+        let found = |name| find_facts(Some(folder.path()), name).map(|facts| facts.options.per_node.nanos());
         assert_eq!((found(None).unwrap(), found(Some("prod")).unwrap()), (20_000_000, 20_000_000));
         assert!(found(Some("dev")).is_err());
         let absent = options(GOOD);
         assert_eq!(absent.per_node, InstanceTypeOptions::DEFAULT_PER_NODE);
         assert_eq!(absent.os_disk_price, None);
+    }
+
+    #[test]
+    fn manifests_are_for_the_cluster_whose_paths_they_are_in() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            std::fs::create_dir_all(folder.path().join(name).join("pools")).unwrap();
+        }
+        let text = "clusters:\n- {name: a, paths: [a], region: westeurope, networkMode: node-subnet}\n\
+                    - {name: b, paths: [b], region: eastus, kubernetesVersion: '1.33'}\n";
+        std::fs::write(folder.path().join("napkeeper.yaml"), text).unwrap();
+        let of = |path: &str, name| find_facts(Some(&folder.path().join(path)), name).unwrap();
+        let shown = |facts: RepositoryFacts| (facts.cluster, facts.region.map(|region| region.to_string()));
+        assert_eq!(shown(of("a/pools", None)), (Some("a".to_owned()), Some("westeurope".to_owned())));
+        assert_eq!(of("a", None).options.default_max_pods, 30);
+        assert_eq!(of("b", None).kubernetes_version.as_deref(), Some("1.33"));
+        assert_eq!(shown(of("", None)), (None, None), "it may be either");
+        assert_eq!(shown(of("", Some("b"))).0.as_deref(), Some("b"));
     }
 
     fn read_text(text: &str, name: Option<&str>, mode: ControllerMode) -> anyhow::Result<ClusterConfig> {

@@ -122,3 +122,29 @@ fn the_repository_s_own_prices_are_used() {
     assert_ne!(own, list);
     assert_eq!(own, cost(&["--price-sheet", &format!("{path}/prices.csv")]));
 }
+
+#[test]
+fn manifests_run_in_the_region_of_their_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let quickstart = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/quickstart");
+    let clusters = "clusters:\n- {name: a, paths: [a], region: northeurope, kubernetesVersion: '1.33'}\n- {name: b, paths: [b], region: eastus}\n";
+    fs::write(folder.path().join("napkeeper.yaml"), clusters).unwrap();
+    for name in ["a", "b"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        for file in ["aksnodeclass.yaml", "nodepool-general-purpose.yaml", "inflate.yaml"] {
+            fs::copy(quickstart.join(file), folder.path().join(name).join(file)).unwrap();
+        }
+    }
+    let header = |args: &[&str]| {
+        let path = folder.path().join("a");
+        let output = simulate(&[&[path.to_str().unwrap()], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().skip(1).take(2).map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    let [region, cluster] = &header(&[])[..] else { panic!() };
+    assert!(region.starts_with("region       northeurope, "), "{region}");
+    assert_eq!(cluster, "cluster      a of napkeeper.yaml, Kubernetes 1.33");
+    assert!(header(&["--cluster", "b"])[0].starts_with("region       eastus, "));
+    assert!(header(&["--region", "uksouth"])[0].starts_with("region       uksouth, "));
+}

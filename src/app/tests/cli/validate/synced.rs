@@ -59,7 +59,11 @@ fn what_flux_syncs_is_read_with_the_variables_of_each_cluster() {
     assert_eq!(errors(root, &["clusters/prod"]), [format!("{class} [prod]"), format!("{pool} [prod]")]);
     assert_eq!(errors(root, &["--cluster", "dev"]), [format!("{class} [dev]")]);
     assert_eq!(errors(&root.join("clusters/prod"), &[]).len(), 2, "from within");
-    assert_eq!(errors(root, &["clusters/dev/class.yaml", "--allow-empty"]), [""; 0], "a file that is named is read alone");
+    assert_eq!(
+        errors(root, &["clusters/dev/class.yaml", "--allow-empty"]),
+        [""; 0],
+        "a file that is named is read alone"
+    );
     assert_eq!(errors(root, &["pools"]), [""; 0], "without what syncs it, the weight is open");
     let summary = stdout(&validate(root, &["pools"]));
     assert!(summary.contains("; built 2 kustomizations; left open 4 values with variables;"), "{summary}");
