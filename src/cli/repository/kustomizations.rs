@@ -38,8 +38,6 @@ pub(crate) struct Kustomization {
     pub(crate) files: BTreeSet<PathBuf>,
     /// The folders of the kustomizations that it names, and so on.
     bases: BTreeSet<PathBuf>,
-    /// A component is a part of other kustomizations.
-    is_component: bool,
     /// Why it cannot be built from these files alone.
     pub(crate) obstacle: Option<Obstacle>,
 }
@@ -51,6 +49,15 @@ pub(crate) enum Obstacle {
     Remote { file: PathBuf, what: String },
     /// It renders Helm charts.
     Helm { file: PathBuf },
+    /// It is a component.
+    Component,
+}
+
+impl Obstacle {
+    /// True for what can be fetched.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self, Self::Remote { .. })
+    }
 }
 
 impl fmt::Display for Obstacle {
@@ -61,6 +68,9 @@ impl fmt::Display for Obstacle {
                 "{} names {what}, which is not in the repository: use --kustomize=remote to fetch it",
                 relative(file).display()
             ),
+            Self::Component => {
+                f.write_str("it is a component: it is built as a part of the kustomizations that name it")
+            }
             Self::Helm { file } => write!(
                 f,
                 "{} renders Helm charts: pass - and pipe the output of kustomize build --enable-helm",
@@ -81,7 +91,8 @@ pub(crate) fn find(tree: &impl Tree, folders: &BTreeSet<PathBuf>, named: &BTreeS
     let all = folders.union(named).filter_map(|folder| Kustomization::read(tree, folder));
     let all: Vec<Kustomization> = all.collect();
     let bases: BTreeSet<PathBuf> = all.iter().flat_map(|one| one.bases.iter().cloned()).collect();
-    let is_whole = |one: &Kustomization| !one.is_component && !bases.contains(&one.folder);
+    let is_component = |one: &Kustomization| matches!(one.obstacle, Some(Obstacle::Component));
+    let is_whole = |one: &Kustomization| !is_component(one) && !bases.contains(&one.folder);
     all.into_iter().filter(|one| named.contains(&one.folder) || is_whole(one)).collect()
 }
 
@@ -112,13 +123,8 @@ impl Kustomization {
     /// The kustomization in a folder, if there is one.
     fn read(tree: &impl Tree, folder: &Path) -> Option<Self> {
         let own = kustomization_in(tree, folder)?;
-        let mut one = Self {
-            folder: folder.to_owned(),
-            files: BTreeSet::new(),
-            bases: BTreeSet::new(),
-            is_component: false,
-            obstacle: None,
-        };
+        let mut one =
+            Self { folder: folder.to_owned(), files: BTreeSet::new(), bases: BTreeSet::new(), obstacle: None };
         let mut pending = vec![own.clone()];
         while let Some(file) = pending.pop() {
             if !one.files.insert(file.clone()) {
@@ -126,7 +132,9 @@ impl Kustomization {
             }
             let Some(source) = tree.read(&file) else { continue };
             let Some(document) = source.parsed().documents.first() else { continue };
-            one.is_component |= file == own && document.value["kind"] == "Component";
+            if file == own && document.value["kind"] == "Component" {
+                one.obstacle = Some(Obstacle::Component);
+            }
             one.follow(tree, &file, &document.value, &mut pending);
         }
         Some(one)

@@ -15,7 +15,7 @@ use crate::output;
 use build::BuildError;
 use clap::ValueEnum;
 pub(crate) use exclusions::Exclusions;
-use kustomizations::{KUSTOMIZATION_NAMES, Kustomization, Obstacle, find, kustomization_in, patches};
+use kustomizations::{KUSTOMIZATION_NAMES, Kustomization, find, kustomization_in, patches};
 use napkeeper_api::manifests::{self, Loaded, OtherFile, Problem, STDIN, Source, describe};
 pub(crate) use paths::{absolute, relative};
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,7 +111,9 @@ pub(crate) fn load(path: &Path, reading: &ReadingArgs) -> anyhow::Result<Loaded>
     for sentence in &contents.not_built {
         output::warning(sentence);
     }
-    if let Some(others) = describe(&contents.others) {
+    let mut others = contents.others.clone();
+    others.remove(&OtherFile::Excluded);
+    if let Some(others) = describe(&others) {
         output::warning(&format!("{}: left out {others}: for what they render to, pass - and pipe it", path.display()));
     }
     let mut files = contents.files;
@@ -239,7 +241,7 @@ fn build_all(
     let online = selection.reading.kustomize == Kustomize::Remote;
     let (blocked, buildable): (Vec<_>, Vec<_>) = find(tree, &folders, &named)
         .into_iter()
-        .partition(|one| matches!(one.obstacle, Some(Obstacle::Helm { .. })) || one.obstacle.is_some() && !online);
+        .partition(|one| one.obstacle.as_ref().is_some_and(|obstacle| !(online && obstacle.is_remote())));
     for one in blocked {
         let Some(obstacle) = one.obstacle else { continue };
         let folder = relative(&one.folder);

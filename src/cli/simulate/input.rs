@@ -11,6 +11,8 @@ use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::names::Region;
 use napkeeper_sim::scenario::{self, Manifests, Scenario, is_scenario};
 use napkeeper_verdict::{Finding, Severity, Validator};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -109,6 +111,9 @@ fn load(args: InputArgs<'_>, from: &str) -> anyhow::Result<Loaded> {
     if loaded.files.is_empty() && loaded.unreadable.is_empty() {
         bail!("{from}: no .yaml, .yml or .json files found; pass a folder with manifests");
     }
+    if let Some((one, other, object)) = defined_twice(&loaded) {
+        bail!("{from}: {one} and {other} both define {object}: pass the folder of one of them");
+    }
     let Some(file) = args.scenario else { return Ok(loaded) };
     let own = manifests::load(&[file.to_owned()]);
     loaded.files = loaded.files.into_iter().map(|source| source.without(is_scenario)).collect();
@@ -122,6 +127,29 @@ fn load(args: InputArgs<'_>, from: &str) -> anyhow::Result<Loaded> {
     loaded.files.extend(own.files);
     loaded.unreadable.extend(own.unreadable);
     Ok(loaded)
+}
+
+/// Two folders, or kustomizations, that define the same object, which are for different clusters.
+fn defined_twice(loaded: &Loaded) -> Option<(&str, &str, String)> {
+    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    for source in &loaded.files {
+        let render = source.file.strip_prefix("<kustomize ").and_then(|name| name.strip_suffix('>'));
+        let folder = render.unwrap_or_else(|| source.file.rsplit_once('/').map_or(".", |(folder, _)| folder));
+        for (_, value) in source.parsed().documents.iter().flat_map(manifests::items) {
+            let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+            let (kind, metadata) = (text(&value["kind"]), &value["metadata"]);
+            let namespace = Some(text(&metadata["namespace"])).filter(|n| !n.is_empty()).map(|n| n + "/");
+            if kind.is_empty() {
+                continue;
+            }
+            let object = format!("{kind} {}{}", namespace.unwrap_or_default(), text(&metadata["name"]));
+            match seen.insert(object.clone(), folder) {
+                Some(other) if other != folder => return Some((other, folder, object)),
+                _ => {}
+            }
+        }
+    }
+    None
 }
 
 fn quickstart() -> Loaded {

@@ -5,7 +5,7 @@
 
 use super::input::{Input, SourceOrigin};
 use super::verdicts::{ReportedFinding, Verdicts};
-use crate::repository::absolute;
+use crate::repository::{STDIN_NAME, absolute};
 use napkeeper_api::field_path::Path as FieldPath;
 use napkeeper_api::manifests::Source;
 use napkeeper_api::yaml::{Document, Position};
@@ -19,6 +19,7 @@ use std::sync::Arc;
 /// Moves the findings in renders to the files that these are built from, which become sources. The same finding in several renders
 /// is one.
 pub(super) fn locate(verdicts: &mut Verdicts) {
+    name_templates(verdicts);
     let by_render = add_parts(&mut verdicts.input);
     let mut moved: Vec<ReportedFinding> = Vec::new();
     for mut reported in std::mem::take(&mut verdicts.findings) {
@@ -44,6 +45,23 @@ pub(super) fn locate(verdicts: &mut Verdicts) {
     });
     verdicts.findings.append(&mut moved);
     verdicts.sort();
+}
+
+/// Names the template that Helm has rendered on the standard input, as Helm says it in a comment.
+fn name_templates(verdicts: &mut Verdicts) {
+    for reported in &mut verdicts.findings {
+        let source = verdicts.input.sources.get(reported.source).filter(|source| &*source.file == STDIN_NAME);
+        if let Some(template) = source.and_then(|source| template(&source.text, reported.finding.line)) {
+            reported.finding.file = format!("<stdin {template}>");
+        }
+    }
+}
+
+/// The template of the document that a line is in.
+fn template(text: &str, line: usize) -> Option<&str> {
+    let before: Vec<&str> = text.lines().take(line).collect();
+    let of_document = before.iter().rev().take_while(|line| **line != "---");
+    of_document.filter_map(|line| line.strip_prefix("# Source: ")).last().map(str::trim)
 }
 
 /// Adds the manifests that renders are built from to the sources. Returns their positions for each render.

@@ -11,6 +11,7 @@ mod history;
 mod migrate;
 mod output;
 mod policies;
+mod repositories;
 mod simulate;
 mod summaries;
 mod validate;

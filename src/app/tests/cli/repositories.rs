@@ -1,0 +1,153 @@
+//! Layouts of repositories that Flux, Argo CD, Helm and AKS have in their samples, each in a file with parts `-- path --`.
+//!
+//! Each command is run in the root and in every folder of each.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use super::output::{assert_golden, stderr, stdout};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// What a folder may lack. All else that ends with 2 is a fault of napkeeper.
+const LACKS: [&str; 8] = [
+    "no supported manifests found in ",
+    "no .yaml, .yml or .json files",
+    "no NodePool found",
+    "no pod or workload web found",
+    "both define ",
+    " not found, required by NodePool ",
+    "variables such as ${",
+    "error[NK",
+];
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/repositories")
+}
+
+/// The repositories by name.
+fn repositories() -> Vec<(String, tempfile::TempDir)> {
+    let mut files: Vec<PathBuf> = fs::read_dir(cases()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "txt"));
+    files.sort();
+    let unpacked = files.iter().map(|file| (file.file_stem().unwrap().to_str().unwrap().to_owned(), unpack(file)));
+    unpacked.collect()
+}
+
+fn unpack(archive: &Path) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(archive).unwrap();
+    for part in format!("\n{text}").split("\n-- ").skip(1) {
+        let (path, content) = part.split_once(" --\n").unwrap();
+        let file = folder.path().join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, format!("{}\n", content.trim_end())).unwrap();
+    }
+    assert!(Command::new("git").args(["init", "-q"]).current_dir(folder.path()).status().unwrap().success());
+    folder
+}
+
+/// The root and all folders below it.
+fn folders(root: &Path) -> Vec<PathBuf> {
+    let mut all = vec![root.to_owned()];
+    let mut next = 0;
+    while let Some(folder) = all.get(next).cloned() {
+        next += 1;
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut below: Vec<PathBuf> = entries.filter(|path| path.is_dir() && !path.ends_with(".git")).collect();
+        below.sort();
+        all.extend(below);
+    }
+    all
+}
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(args).current_dir(folder).output().unwrap()
+}
+
+#[test]
+fn every_command_ends_well_in_every_folder() {
+    let mut lacking = String::new();
+    for (name, folder) in repositories() {
+        for inside in folders(folder.path()) {
+            let shown = inside.strip_prefix(folder.path()).unwrap().display().to_string();
+            for args in [
+                &["validate"][..],
+                &["validate", "."],
+                &["simulate", ".", "--for", "5m"],
+                &["explain", "pod", "web", "."],
+                &["migrate", "."],
+            ] {
+                let output = run(&inside, args);
+                let code = output.status.code().unwrap();
+                if code > 1 {
+                    let said = stderr(&output);
+                    assert!(LACKS.iter().any(|lack| said.contains(lack)), "{name}/{shown}: {args:?}: {said}");
+                    writeln!(lacking, "{name}/{shown}: {args:?}").unwrap();
+                }
+            }
+        }
+    }
+    assert!(!lacking.is_empty(), "folders without manifests are among them");
+}
+
+/// `rule path message` of each finding, as far as it is about one object.
+fn findings(output: &Output) -> BTreeSet<String> {
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(output)));
+    let all = report["findings"].as_array().unwrap().iter();
+    let text = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
+    all.map(|one| {
+        format!("{} {} {} {}", text(one, "object"), text(one, "rule"), text(one, "path"), text(one, "message"))
+    })
+    .collect()
+}
+
+#[test]
+fn what_is_found_in_a_kustomization_is_what_is_found_in_its_output() {
+    let mut compared = 0;
+    for (name, folder) in repositories() {
+        // A component is no whole, and from what Flux builds of itself the rest is followed.
+        let is_built = |inside: &PathBuf| {
+            inside.join("kustomization.yaml").is_file()
+                && !name.starts_with("remote")
+                && !["spot", "flux-system"].iter().any(|end| inside.ends_with(end))
+        };
+        for inside in folders(folder.path()).into_iter().filter(is_built) {
+            let rendered = Command::new("kubectl").arg("kustomize").arg(&inside).output().unwrap();
+            assert!(rendered.status.success(), "{name}: {}", stderr(&rendered));
+            let args = ["validate", "-", "-o", "json", "--allow-empty"];
+            let mut child = Command::new(env!("CARGO_BIN_EXE_napkeeper"))
+                .args(args)
+                .current_dir(&inside)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            std::io::Write::write_all(&mut child.stdin.take().unwrap(), &rendered.stdout).unwrap();
+            let piped = child.wait_with_output().unwrap();
+            let found = run(&inside, &["validate", "-o", "json", "--allow-empty"]);
+            assert_eq!(findings(&found), findings(&piped), "{name}: {}", inside.display());
+            compared += 1;
+        }
+    }
+    assert!(compared >= 8, "{compared}");
+}
+
+#[test]
+fn the_findings_of_each_repository_are_as_committed() {
+    let mut text = String::new();
+    for (name, folder) in repositories() {
+        let output = run(folder.path(), &["validate"]);
+        let summary = stdout(&output);
+        let lines = summary.lines().filter(|line| line.contains(": error[") || line.contains(": warning["));
+        writeln!(text, "{name}: {}", output.status.code().unwrap()).unwrap();
+        lines.for_each(|line| writeln!(text, "  {line}").unwrap());
+        let last = summary.lines().last().unwrap_or_default().split("; CRD schemas").next().unwrap();
+        writeln!(text, "  {last}").unwrap();
+        stderr(&output).lines().for_each(|line| writeln!(text, "  {line}").unwrap());
+    }
+    assert_golden(&cases().join("findings.md"), &text);
+}
