@@ -1,5 +1,6 @@
 //! Reaches the simulated Azure through the real adapter, in this process.
 
+use crate::azure_roles::{Checked, Scopes, checks};
 use jiff::Timestamp;
 use napkeeper_azure::{
     AksCluster, Azure, AzureSettings, Credential, HttpRequest, HttpResponse, Token, Transport, TransportError,
@@ -14,7 +15,7 @@ use napkeeper_core::plan::{CloudRequest, Reply};
 use napkeeper_sim::arm::{Conditions, Request, handle};
 use napkeeper_sim::cloud::{Cloud, CloudSettings};
 use napkeeper_sim::world::AzureAccess;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use tokio::runtime::{Builder, Runtime};
 
@@ -22,17 +23,24 @@ use tokio::runtime::{Builder, Runtime};
 #[derive(Debug)]
 pub struct InProcess {
     state: Mutex<(Cloud, Timestamp)>,
+    /// What Azure would have checked before the requests so far.
+    checked: Mutex<BTreeSet<Checked>>,
 }
 
 impl InProcess {
     /// A wire to this Azure.
     pub fn new(cloud: Cloud, now: Timestamp) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new((cloud, now)) })
+        Arc::new(Self { state: Mutex::new((cloud, now)), checked: Mutex::default() })
     }
 
     /// Sets the clock.
     pub fn set_now(&self, now: Timestamp) {
         self.with(|_, clock| *clock = now);
+    }
+
+    /// What Azure would have checked before the requests so far.
+    pub fn checked(&self) -> BTreeSet<Checked> {
+        self.checked.lock().expect("nobody has panicked").clone()
     }
 
     /// Reads or changes the simulated Azure.
@@ -51,6 +59,8 @@ impl Transport for InProcess {
         let headers = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let conditions = Conditions::of(headers);
         let call = Request { method: request.method.as_str(), origin, path_and_query, body: &request.body, conditions };
+        let checked = checks(call.method, path_and_query, &request.body).expect("the adapter sends what Azure knows");
+        self.checked.lock().expect("nobody has panicked").extend(checked);
         let answer = self.with(|cloud, now| handle(cloud, &call, *now));
         let headers = answer.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let body = answer.body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
@@ -75,6 +85,12 @@ pub fn settings(cloud: &CloudSettings) -> AzureSettings {
         endpoint: Arc::from(AzureSettings::ENDPOINT),
         deadline: AzureSettings::DEADLINE,
     }
+}
+
+/// The scopes at which roles are assigned for such an adapter.
+pub fn scopes(cloud: &CloudSettings) -> Scopes {
+    let cluster = cloud.managed_by.as_ref().map(ToString::to_string).unwrap_or_default();
+    Scopes { group: cloud.group.to_string(), cluster }
 }
 
 /// A token that any simulated Azure takes.
@@ -112,6 +128,11 @@ impl ThroughAdapter {
         let azure = azure(cloud, wire.clone());
         let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
         Self { wire, azure, runtime }
+    }
+
+    /// The wire that the adapter uses.
+    pub fn wire(&self) -> &Arc<InProcess> {
+        &self.wire
     }
 
     /// Lends the world's Azure to the wire while the adapter works.

@@ -4,6 +4,7 @@
 
 pub mod argo_cd;
 pub mod arm;
+pub mod azure_roles;
 pub mod clock;
 pub mod control_plane;
 pub mod environment;

@@ -235,7 +235,7 @@ async fn as_controller(args: &Args) -> anyhow::Result<Outcome> {
         let FailedListing { listing, reason, remedy } = failed_listing(&failure);
         bail!("{listing}: {reason}\n  help: {remedy}");
     }
-    let report = preflight::PreflightReport::of(&azure.preflight().await, &group, args.mode);
+    let report = preflight::PreflightReport::of(&azure.preflight().await, &group, args.mode)?;
     output::print(args.view.output, &report)?;
     let fails = args.view.fail_on == FailOn::Orphans && !report.is_clear();
     Ok(if fails { Outcome::Findings } else { Outcome::Fine })

@@ -17,13 +17,13 @@ use napkeeper_tests::arm::{self, InProcess};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const SUBNET: &str =
+pub(super) const SUBNET: &str =
     "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/aks-subnet";
 
 pub(super) struct Lab {
     pub(super) wire: Arc<InProcess>,
     pub(super) azure: Azure,
-    region: RegionCatalog,
+    pub(super) region: RegionCatalog,
     now: Timestamp,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn lab() -> Lab {
 }
 
 impl Lab {
-    fn add_vm(&self, name: &str, size: &str, capacity_type: CapacityType) {
+    pub(super) fn add_vm(&self, name: &str, size: &str, capacity_type: CapacityType) {
         let zone = Zone::of(&self.region.region, 1);
         let offering = OfferingKey { size: VmSize::new(size).unwrap(), zone, capacity_type };
         self.wire.with(|cloud, now| cloud.add_vm(name, Tags::new(), &offering, *now)).unwrap();

@@ -484,13 +484,20 @@ fn a_part_that_cannot_be_listed_is_no_shorter_list() {
 fn machine(twins: &Twins, name: &str, zone: u8, spot: bool) -> AksMachineSpec {
     let capacity_type = if spot { CapacityType::Spot } else { CapacityType::OnDemand };
     let zone = if zone == 0 { Zone::regional() } else { Zone::of(&region(), zone) };
+    let offering = OfferingKey { size: VmSize::new(SIZES[0]).unwrap(), zone, capacity_type };
+    machine_spec(twins.direct.machine_id("nodes", name).unwrap(), offering)
+}
+
+/// A Machine with this id, which is named as its NodeClaim.
+pub(super) fn machine_spec(id: ArmId, offering: OfferingKey) -> AksMachineSpec {
+    let name = id.name().to_owned();
     AksMachineSpec {
-        id: twins.direct.machine_id("nodes", name).unwrap(),
-        offering: OfferingKey { size: VmSize::new(SIZES[0]).unwrap(), zone, capacity_type },
+        id,
+        offering,
         os_disk_gb: 128,
         ephemeral_os_disk: false,
-        tags: tags(name),
-        claim: ClaimName::new(name).unwrap(),
+        tags: tags(&name),
+        claim: ClaimName::new(&name).unwrap(),
         security: napkeeper_core::plan::SecurityProfile { encryption_at_host: true, ..Default::default() },
         subnet: None,
         kubelet: KubeletSpec { labels: Labels::from([(Arc::from("l"), Arc::from("v"))]), max_pods: 110 },

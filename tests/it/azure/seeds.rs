@@ -7,6 +7,7 @@
 //!
 //! `NAPKEEPER_SEEDS=0..200 cargo test --workspace --test it azure::seeds` runs more than the few of a plain run.
 
+use super::rights::granted;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::azure::cloud::CloudResource;
@@ -21,8 +22,8 @@ use napkeeper_sim::cloud::{
 };
 use napkeeper_sim::fuzz;
 use napkeeper_sim::random::Random;
-use napkeeper_sim::world::{AzureAccess, World};
-use napkeeper_tests::arm::ThroughAdapter;
+use napkeeper_sim::world::AzureAccess;
+use napkeeper_tests::arm::{ThroughAdapter, scopes};
 use napkeeper_tests::options::seed_range;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -133,11 +134,16 @@ impl AzureAccess for Moody {
     }
 }
 
-fn run(catalog: &Catalog, seed: u64) -> Result<World, fuzz::Failure> {
-    fuzz::run_prepared(catalog, seed, DeletionRules::all(), |world| {
+fn run(catalog: &Catalog, seed: u64) -> Result<(), String> {
+    let mut watched = None;
+    let world = fuzz::run_prepared(catalog, seed, DeletionRules::all(), |world| {
         let inner = ThroughAdapter::new(world.cloud().settings());
+        watched = Some((Arc::clone(inner.wire()), scopes(world.cloud().settings())));
         world.set_azure_access(Box::new(Moody { inner, seed, began: world.started_at(), mood: None }));
     })
+    .map_err(|failure| failure.to_string())?;
+    let (wire, scopes) = watched.ok_or("the world was not prepared")?;
+    granted(&world).permits(&scopes, &wire.checked()).map_err(|error| error.to_string())
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Everything runs as the programs that ship. The controller speaks to the API server through a [`FaultProxy`] and as
 //! the ServiceAccount that kustomize gives it, so that a test sees every request, and checks the permissions.
 
+use crate::azure_roles::{Granted, Scopes, checks_of_log};
 use crate::control_plane::{ControlPlane, Mode, Process, Program, kustomize, napkeeper_binary};
 use crate::fault_proxy::FaultProxy;
 use crate::manifests::repository;
@@ -189,6 +190,15 @@ impl Environment {
         let url = format!("{}/control/{path}", self.azure_url);
         let response = self.http.get(&url).send().await.with_context(|| format!("asking {url}"))?;
         read(response).await.with_context(|| format!("asking {url}"))
+    }
+
+    /// Checks that the roles that ship for it permit every request so far, of the last ten thousand.
+    ///
+    /// # Errors
+    /// Names what they do not permit; if the simulated Azure cannot be reached.
+    pub async fn ensure_permitted(&self, granted: Granted) -> Result<()> {
+        let scopes = Scopes { group: self.group.clone(), cluster: self.cluster.clone() };
+        granted.permits(&scopes, &checks_of_log(&self.azure("requests").await?)?)
     }
 
     /// Posts to the control endpoint of the simulated Azure.

@@ -25,20 +25,25 @@ pub(super) struct PreflightReport {
     permissions: Vec<Permission>,
     blockers: Vec<Blocker>,
     /// Actions to grant at the group.
-    grant: Vec<&'static str>,
+    grant: Vec<String>,
     /// Actions to grant at the cluster.
-    grant_at_cluster: Vec<&'static str>,
+    grant_at_cluster: Vec<String>,
 }
 
 impl PreflightReport {
-    pub(super) fn of(preflight: &Preflight, group: &ArmId, mode: ModeArg) -> Self {
-        let mut permissions = permissions::in_group(preflight, group, mode);
+    /// Compares them.
+    ///
+    /// # Errors
+    /// If a role that ships is broken.
+    pub(super) fn of(preflight: &Preflight, group: &ArmId, mode: ModeArg) -> anyhow::Result<Self> {
+        let mut permissions = permissions::in_group(preflight, group, mode)?;
         let grant = permissions::missing(&permissions);
-        let at_cluster: Vec<Permission> = preflight.cluster.iter().flat_map(permissions::at_cluster).collect();
+        let at_cluster = preflight.cluster.as_ref().map(|cluster| permissions::at_cluster(cluster, mode));
+        let at_cluster = at_cluster.transpose()?.unwrap_or_default();
         let grant_at_cluster = permissions::missing(&at_cluster);
         permissions.extend(at_cluster);
         let blockers = blockers::blockers(preflight);
-        Self { group: group.to_string(), permissions, blockers, grant, grant_at_cluster }
+        Ok(Self { group: group.to_string(), permissions, blockers, grant, grant_at_cluster })
     }
 
     /// True when nothing is missing and nothing blocks.

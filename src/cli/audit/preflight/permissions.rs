@@ -4,7 +4,7 @@ use napkeeper_azure::{ClusterPermissions, Preflight};
 use napkeeper_controller::azure_args::ModeArg;
 use napkeeper_core::catalog::live::LockLevel;
 use napkeeper_core::model::names::ArmId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A job of the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -12,6 +12,8 @@ use serde::Serialize;
 pub(super) enum Job {
     /// List resources.
     Report,
+    /// Find out what is denied.
+    Check,
     /// Tag suspects.
     Mark,
     /// Delete orphans.
@@ -24,6 +26,7 @@ impl Job {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Report => "report",
+            Self::Check => "check",
             Self::Mark => "mark",
             Self::Collect => "collect",
             Self::Provision => "provision",
@@ -31,35 +34,37 @@ impl Job {
     }
 }
 
-/// The actions in the node resource group that each job needs.
-const IN_GROUP: [(Job, &str); 20] = [
-    (Job::Report, "Microsoft.Resources/subscriptions/resourceGroups/read"),
-    (Job::Report, "Microsoft.Resources/subscriptions/resourceGroups/resources/read"),
-    (Job::Report, "Microsoft.Compute/virtualMachines/read"),
-    (Job::Report, "Microsoft.Compute/disks/read"),
-    (Job::Report, "Microsoft.Compute/snapshots/read"),
-    (Job::Report, "Microsoft.Compute/virtualMachineScaleSets/read"),
-    (Job::Report, "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read"),
-    (Job::Report, "Microsoft.Network/networkInterfaces/read"),
-    (Job::Report, "Microsoft.Network/publicIPAddresses/read"),
-    (Job::Report, "Microsoft.Network/loadBalancers/read"),
-    (Job::Mark, "Microsoft.Resources/tags/write"),
-    (Job::Collect, "Microsoft.Network/networkInterfaces/delete"),
-    (Job::Collect, "Microsoft.Compute/disks/delete"),
-    (Job::Provision, "Microsoft.Compute/virtualMachines/delete"),
-    (Job::Provision, "Microsoft.Compute/virtualMachines/write"),
-    (Job::Provision, "Microsoft.Compute/disks/write"),
-    (Job::Provision, "Microsoft.Compute/virtualMachines/extensions/write"),
-    (Job::Provision, "Microsoft.Network/networkInterfaces/write"),
-    (Job::Provision, "Microsoft.Network/networkInterfaces/join/action"),
-    (Job::Provision, "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"),
-];
+/// The role of reports.
+const READ_ONLY: &str = include_str!("../../../../manifests/azure/roles/read-only.json");
+/// The role of the controller in companion mode.
+const JANITOR: &str = include_str!("../../../../manifests/azure/roles/janitor.json");
+/// The role of the controller in provisioner mode.
+const PROVISIONER: &str = include_str!("../../../../manifests/azure/roles/provisioner.json");
 
-/// The actions at the managed cluster: without them no inventory is complete, and nothing is swept.
-pub(super) const AT_CLUSTER: [(Job, &str); 2] = [
-    (Job::Report, "Microsoft.ContainerService/managedClusters/agentPools/read"),
-    (Job::Report, "Microsoft.ContainerService/managedClusters/agentPools/machines/read"),
-];
+/// What actions at the managed cluster begin with. Without them no inventory is complete, and nothing is swept.
+const AT_CLUSTER: &str = "Microsoft.ContainerService/";
+
+/// A role definition, as `az role definition create` reads it.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct RoleDefinition {
+    actions: Vec<String>,
+}
+
+/// The actions that the jobs of a mode need, by the roles that ship.
+fn needed(mode: ModeArg) -> anyhow::Result<Vec<(Job, String)>> {
+    let actions = |role: &str| serde_json::from_str(role).map(|RoleDefinition { actions }| actions);
+    let (reads, sweeps) = (actions(READ_ONLY)?, actions(JANITOR)?);
+    let all = if mode == ModeArg::Provisioner { actions(PROVISIONER)? } else { sweeps.clone() };
+    let job = |action: &String| match action {
+        _ if reads.contains(action) => Job::Report,
+        _ if !sweeps.contains(action) => Job::Provision,
+        _ if action.starts_with("Microsoft.Authorization/") => Job::Check,
+        _ if action.ends_with("/delete") => Job::Collect,
+        _ => Job::Mark,
+    };
+    Ok(all.into_iter().map(|action| (job(&action), action)).collect())
+}
 
 /// Whether an action is permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -89,47 +94,55 @@ pub(super) struct Permission {
     pub(super) job: Job,
     /// The group or the cluster at which it is needed.
     pub(super) scope: String,
-    pub(super) action: &'static str,
+    pub(super) action: String,
     pub(super) state: PermissionState,
     /// The deny assignment or lock that denies it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) by: Option<String>,
 }
 
-pub(super) fn missing(permissions: &[Permission]) -> Vec<&'static str> {
+pub(super) fn missing(permissions: &[Permission]) -> Vec<String> {
     permissions
         .iter()
         .filter(|permission| permission.state == PermissionState::Missing)
-        .map(|permission| permission.action)
+        .map(|permission| permission.action.clone())
         .collect()
 }
 
-/// The permissions at the managed cluster. Neither locks nor lockdowns prevent reading.
-pub(super) fn at_cluster(cluster: &ClusterPermissions) -> impl Iterator<Item = Permission> {
-    AT_CLUSTER.iter().map(|(job, action)| {
-        let state = match cluster.allows(action) {
+/// The permissions at the managed cluster that the jobs of a mode need. Neither locks nor lockdowns prevent reading.
+///
+/// # Errors
+/// If a role that ships is broken.
+pub(super) fn at_cluster(cluster: &ClusterPermissions, mode: ModeArg) -> anyhow::Result<Vec<Permission>> {
+    let there = needed(mode)?.into_iter().filter(|(_, action)| action.starts_with(AT_CLUSTER));
+    let permission = |(job, action): (Job, String)| {
+        let state = match cluster.allows(&action) {
             Some(true) => PermissionState::Present,
             Some(false) => PermissionState::Missing,
             None => PermissionState::Unknown,
         };
-        Permission { job: *job, scope: cluster.id.to_string(), action, state, by: None }
-    })
+        Permission { job, scope: cluster.id.to_string(), action, state, by: None }
+    };
+    Ok(there.map(permission).collect())
 }
 
 /// The permissions in the node resource group that the jobs of a mode need.
-pub(super) fn in_group(preflight: &Preflight, group: &ArmId, mode: ModeArg) -> Vec<Permission> {
-    let needed = IN_GROUP.iter().filter(|(job, _)| mode == ModeArg::Provisioner || *job != Job::Provision);
-    needed.map(|(job, action)| permission(preflight, group, *job, action)).collect()
+///
+/// # Errors
+/// If a role that ships is broken.
+pub(super) fn in_group(preflight: &Preflight, group: &ArmId, mode: ModeArg) -> anyhow::Result<Vec<Permission>> {
+    let there = needed(mode)?.into_iter().filter(|(_, action)| !action.starts_with(AT_CLUSTER));
+    Ok(there.map(|(job, action)| permission(preflight, group, job, action)).collect())
 }
 
-fn permission(preflight: &Preflight, group: &ArmId, job: Job, action: &'static str) -> Permission {
-    let denial = preflight.denied_by(action).next().map(|denial| format!("deny assignment {}", denial.name));
+fn permission(preflight: &Preflight, group: &ArmId, job: Job, action: String) -> Permission {
+    let denial = preflight.denied_by(&action).next().map(|denial| format!("deny assignment {}", denial.name));
     let lock = preflight.locks.iter().flatten().find(|lock| {
         let deletes = action.ends_with("/delete");
         deletes || lock.level == LockLevel::ReadOnly && !action.ends_with("/read")
     });
     let by = denial.or_else(|| lock.map(|lock| format!("lock {} ({})", lock.id.name(), lock.level.as_str())));
-    let state = match (preflight.allows(action), &by) {
+    let state = match (preflight.allows(&action), &by) {
         (Some(false), _) => PermissionState::Missing,
         (_, Some(_)) => PermissionState::Denied,
         (Some(true), None) => PermissionState::Present,

@@ -55,7 +55,7 @@ fn style(state: PermissionState) -> Style {
 struct Role<'a> {
     name: &'a str,
     scope_text: &'a str,
-    actions: &'a [&'static str],
+    actions: &'a [String],
     scope: &'a str,
 }
 

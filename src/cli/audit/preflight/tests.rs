@@ -1,4 +1,4 @@
-use super::permissions::{AT_CLUSTER, PermissionState};
+use super::permissions::PermissionState;
 use super::{PreflightReport, table};
 use napkeeper_azure::{ClusterPermissions, DenyAssignment, Permission, PolicyAssignment, Preflight};
 use napkeeper_controller::azure_args::ModeArg;
@@ -30,7 +30,7 @@ fn group() -> ArmId {
 }
 
 fn shown(preflight: &Preflight) -> (PreflightReport, String) {
-    let found = PreflightReport::of(preflight, &group(), ModeArg::Companion);
+    let found = PreflightReport::of(preflight, &group(), ModeArg::Companion).unwrap();
     let mut out = Vec::new();
     table::write(&found, &mut out).unwrap();
     let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
@@ -54,13 +54,27 @@ fn missing_permissions_are_printed_as_a_role() {
 }
 
 #[test]
+fn a_provisioner_needs_more_than_a_companion() {
+    let actions = |mode| -> Vec<String> {
+        let report = PreflightReport::of(&preflight(&["*"]), &group(), mode).unwrap();
+        report.permissions.into_iter().map(|permission| permission.action).collect()
+    };
+    let (companion, provisioner) = (actions(ModeArg::Companion), actions(ModeArg::Provisioner));
+    assert!(companion.iter().all(|action| provisioner.contains(action)));
+    let more: Vec<_> = provisioner.iter().filter(|action| !companion.contains(action)).collect();
+    assert!(more.iter().any(|action| *action == "Microsoft.Compute/virtualMachines/delete"), "{more:?}");
+    assert!(!companion.iter().any(|action| action.contains("virtualMachines/") && !action.ends_with("/read")));
+}
+
+#[test]
 fn missing_permissions_for_machines_are_a_role_at_the_cluster() {
     let mut blind = preflight(&["*"]);
     let only = permission(&["Microsoft.ContainerService/managedClusters/read"], &[]);
     blind.cluster = Some(ClusterPermissions { id: cluster(), permissions: Ok(vec![only]) });
     let (found, text) = shown(&blind);
     assert!(!found.is_clear() && found.grant.is_empty());
-    assert_eq!(found.grant_at_cluster, AT_CLUSTER.map(|(_, action)| action));
+    let pools = "Microsoft.ContainerService/managedClusters/agentPools";
+    assert_eq!(found.grant_at_cluster, [format!("{pools}/read"), format!("{pools}/machines/read")]);
     let grant = format!("--role napkeeper-cluster --assignee <its client id> --scope {}", cluster());
     assert!(text.contains(&grant), "{text}");
     // A cluster outside of AKS has no Machines, and needs no permissions.

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
+use napkeeper_tests::azure_roles::Granted;
 use napkeeper_tests::control_plane::{napkeeper_binary, upstream_crds};
 use napkeeper_tests::environment::Environment;
 use napkeeper_tests::manifests::repository;
@@ -65,6 +66,7 @@ async fn a_live_audit_finds_leaks_and_its_files_give_the_same_report() -> Result
     let writes = env.proxy.writes().len();
     let saved = env.folder().join("saved");
     let live = report(&audit(&env, &["-o", "json", "--all", "--save", &saved.display().to_string()])?, 1)?;
+    env.ensure_permitted(Granted::Audit).await?;
     ensure!(status(&live, "leaked")? == "unproven" && status(&live, "leaked-vm")? == "unproven", "{}", live["totals"]);
     ensure!(status(&live, "fresh")? == "suspect" && status(&live, "foreign-0")? == "foreign", "{}", live["totals"]);
     ensure!(saved.join("networkInterfaces.page2.json").exists(), "pages are saved one by one");

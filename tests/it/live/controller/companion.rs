@@ -3,6 +3,7 @@
 use crate::manifests::argocd::health_of;
 use anyhow::{Result, ensure};
 use jiff::SignedDuration;
+use napkeeper_tests::azure_roles::Granted;
 use napkeeper_tests::control_plane::upstream_crds;
 use napkeeper_tests::environment::Environment;
 use napkeeper_tests::environment::state::{objects, sweep_status};
@@ -60,6 +61,7 @@ async fn after_an_hour_beside_nap_no_field_of_its_objects_is_owned() -> Result<(
     ensure!(touched.is_empty(), "it wrote to NAP's kinds: {touched:?}");
     let left = env.resources().await?;
     ensure!(left.iter().any(|id| id.ends_with("/leaked-vm")), "a VM was deleted beside NAP: {left:?}");
+    env.ensure_permitted(Granted::Companion).await?;
     ensure!(!left.iter().any(|id| id.ends_with("/leaked")), "the leaked NIC was not swept: {status}");
     Ok(())
 }

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, ListParams};
+use napkeeper_tests::azure_roles::Granted;
 use napkeeper_tests::control_plane::{Process, word};
 use napkeeper_tests::environment::Environment;
 use napkeeper_tests::environment::state::{
@@ -45,6 +46,7 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
     a_leaked_nic_is_swept(&mut env).await?;
     alerts_query_existing_metrics(&controller).await?;
 
+    env.ensure_permitted(Granted::Provisioner).await?;
     controller.terminate()?;
     let status = controller.exited(Duration::from_secs(30)).await?;
     ensure!(status.success(), "the controller ended with {status}: {}", controller.tail(20));
