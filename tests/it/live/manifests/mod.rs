@@ -5,3 +5,4 @@ pub(super) mod crds;
 mod delete_guards;
 mod images;
 mod overlays;
+mod pods;

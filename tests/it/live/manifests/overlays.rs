@@ -276,7 +276,7 @@ fn container(objects: &[Value], name: &str) -> Result<(Vec<String>, Vec<i64>)> {
 const NO_KUBECONFIG: &str = "/no/such/kubeconfig";
 
 /// An overlay with components.
-async fn with_components(name: &str, components: &[&str]) -> Result<Vec<Value>> {
+pub(super) async fn with_components(name: &str, components: &[&str]) -> Result<Vec<Value>> {
     let folder = tempfile::tempdir()?;
     // Kustomize takes no absolute paths.
     let up = "../".repeat(folder.path().canonicalize()?.components().count() - 1);
