@@ -10,6 +10,7 @@ mod controller;
 mod disruption;
 mod explain;
 mod history;
+mod init;
 mod log_args;
 mod man;
 mod migrate;
@@ -41,6 +42,7 @@ Examples:
   napkeeper disruption                   which nodes are replaced or removed next, and what they wait for
   napkeeper history general --since 7d   which nodes of a NodePool were replaced, and why
   napkeeper audit                        orphaned resources in the node resource group
+  napkeeper init --from aks.json         napkeeper.yaml and an overlay that installs napkeeper
 
 Exit codes: 0 success, 1 findings, 2 error (bad input or I/O).";
 
@@ -65,6 +67,7 @@ enum Command {
     Disruption(disruption::Args),
     Explain(explain::Args),
     History(history::Args),
+    Init(init::Args),
     Man(man::Args),
     Rules(rules::Args),
     Schema(schema::Args),
@@ -100,6 +103,7 @@ pub fn run() -> ExitCode {
         Command::Disruption(args) => disruption::run(args),
         Command::Explain(args) => explain::run(args),
         Command::History(args) => history::run(args),
+        Command::Init(args) => init::run(args),
         Command::Man(args) => man::run(args),
         Command::Rules(args) => rules::run(args),
         Command::Schema(args) => schema::run(args),

@@ -8,6 +8,7 @@ mod explain;
 mod explain_node;
 mod habits;
 mod history;
+mod init;
 mod migrate;
 mod output;
 mod policies;

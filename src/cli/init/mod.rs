@@ -1,0 +1,187 @@
+//! `napkeeper init`: writes the configuration of a cluster, and an overlay of kustomize that installs napkeeper in it.
+
+mod cluster;
+mod files;
+
+use super::{Outcome, output};
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use cluster::Cluster;
+use files::RenderedFile;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  az aks show -g RESOURCE_GROUP -n CLUSTER -o json | napkeeper init --from - --client-id CLIENT_ID
+  napkeeper init --from aks.json --dry-run              print the files
+  napkeeper init --from aks.json --mode provisioner     instead of managed NAP
+  napkeeper init --cluster-name prod --region westeurope --resource-group rg \\
+      --node-resource-group MC_rg_prod_westeurope --subscription SUBSCRIPTION_ID
+
+Exit codes: 0 written or printed, 2 error (bad input or I/O).";
+
+/// The folder of the overlay.
+const OVERLAY: &str = "napkeeper-system";
+
+/// Write napkeeper.yaml, and an overlay of kustomize that installs napkeeper in a cluster.
+///
+/// Writes `napkeeper.yaml`, and `kustomization.yaml` with a copy of it in the folder `napkeeper-system`: kustomize reads
+/// no file outside of its folder. What a flag names counts more than the file of --from.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The output of az aks show -o json; - is stdin.
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// Name of the AKS cluster.
+    #[arg(long, value_name = "NAME")]
+    cluster_name: Option<String>,
+    /// Azure region, for example westeurope.
+    #[arg(long, value_name = "REGION")]
+    region: Option<String>,
+    /// Resource group of the cluster.
+    #[arg(long, value_name = "GROUP")]
+    resource_group: Option<String>,
+    /// Resource group of its nodes, such as `MC_rg_prod_westeurope`.
+    #[arg(long, value_name = "GROUP")]
+    node_resource_group: Option<String>,
+    /// Subscription id.
+    #[arg(long, value_name = "ID")]
+    subscription: Option<String>,
+    /// Kubernetes version, for example 1.33.
+    #[arg(long, value_name = "VERSION")]
+    kubernetes_version: Option<String>,
+    /// Client id of napkeeper's identity in Azure. Without it the overlay has a placeholder.
+    #[arg(long, value_name = "ID")]
+    client_id: Option<String>,
+    /// What to install.
+    #[arg(long, value_enum, default_value_t = Mode::Companion, value_name = "MODE")]
+    mode: Mode,
+    /// The folder to write to. It must exist.
+    #[arg(long, default_value = ".", value_name = "FOLDER")]
+    directory: PathBuf,
+    /// A copy of the folder kustomize/overlays, in place of that of this release on GitHub.
+    #[arg(long, value_name = "FOLDER")]
+    overlays: Option<PathBuf>,
+    /// Replace files that exist, with all that they hold.
+    #[arg(long)]
+    force: bool,
+    /// Print the files instead of writing them.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Which overlay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Beside managed NAP.
+    Companion,
+    /// Instead of managed NAP.
+    Provisioner,
+    /// A daily report alone.
+    Audit,
+}
+
+impl Mode {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Companion => "companion",
+            Self::Provisioner => "provisioner",
+            Self::Audit => "audit",
+        }
+    }
+
+    /// The ServiceAccount that signs in to Azure.
+    fn service_account(self) -> &'static str {
+        if self == Self::Audit { "napkeeper-audit" } else { "napkeeper-controller" }
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let cluster = Cluster::of(args)?;
+    let client_id = args.client_id.as_deref().map(|id| cluster::guid("--client-id", id)).transpose()?;
+    let base = base(args)?;
+    let files = files::render(&cluster, args.mode, &base, client_id);
+    let mut out = anstream::stdout().lock();
+    if args.dry_run {
+        for RenderedFile { path, text } in &files {
+            writeln!(out, "# {}\n{text}", args.directory.join(path).display())?;
+        }
+    } else {
+        write_all(&args.directory, &files, args.force)?;
+        for RenderedFile { path, .. } in &files {
+            writeln!(out, "wrote {}", args.directory.join(path).display())?;
+        }
+        write!(out, "\n{}", files::next_steps(&cluster, args.mode, &args.directory.join(OVERLAY)))?;
+    }
+    for warning in &cluster.warnings {
+        output::warning(warning);
+    }
+    if client_id.is_none() {
+        let file = args.directory.join(OVERLAY).join("kustomization.yaml");
+        output::warning(&format!("no --client-id: set that of napkeeper's identity in {}", file.display()));
+    }
+    Ok(Outcome::Fine)
+}
+
+/// The overlay of the mode, as the kustomization names it.
+fn base(args: &Args) -> anyhow::Result<String> {
+    let mode = args.mode.as_str();
+    let Some(overlays) = &args.overlays else {
+        let (repository, version) = (env!("CARGO_PKG_REPOSITORY"), env!("CARGO_PKG_VERSION"));
+        return Ok(format!("{repository}//kustomize/overlays/{mode}?ref=v{version}"));
+    };
+    let overlay = overlays.join(mode);
+    if !overlay.join("kustomization.yaml").is_file() {
+        bail!("--overlays {}: it has no {mode}/kustomization.yaml", overlays.display());
+    }
+    let from = fs::canonicalize(&args.directory)
+        .with_context(|| format!("--directory {}: cannot be read; create it", args.directory.display()))?;
+    Ok(relative(&from.join(OVERLAY), &fs::canonicalize(overlay)?))
+}
+
+/// A path from one folder to another, both absolute: kustomize takes no absolute ones.
+fn relative(from: &Path, to: &Path) -> String {
+    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(common).map(|_| "..".to_owned());
+    let down = to.components().skip(common).map(|part| part.as_os_str().to_string_lossy().into_owned());
+    up.chain(down).collect::<Vec<_>>().join("/")
+}
+
+/// Writes all files, or none if one exists.
+fn write_all(directory: &Path, files: &[RenderedFile], force: bool) -> anyhow::Result<()> {
+    let existing: Vec<_> = files.iter().map(|file| directory.join(file.path)).filter(|path| path.exists()).collect();
+    if !force && !existing.is_empty() {
+        let names = output::path_list(&existing);
+        bail!("{names}: exists, and nothing was written; --dry-run prints what to add, --force replaces it");
+    }
+    if !directory.is_dir() {
+        bail!("--directory {}: no such folder; create it", directory.display());
+    }
+    let overlay = directory.join(OVERLAY);
+    fs::create_dir_all(&overlay).with_context(|| format!("creating {}", overlay.display()))?;
+    for RenderedFile { path, text } in files {
+        let path = directory.join(path);
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::relative;
+    use std::path::Path;
+
+    #[test]
+    fn a_relative_path_goes_up_to_what_is_common() {
+        for (from, to, path) in [
+            ("/a/b/napkeeper-system", "/a/c/overlays/audit", "../../c/overlays/audit"),
+            ("/a", "/a/b", "b"),
+            ("/a/b", "/c", "../../c"),
+        ] {
+            assert_eq!(relative(Path::new(from), Path::new(to)), path);
+        }
+    }
+}
