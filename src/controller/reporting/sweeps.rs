@@ -132,6 +132,9 @@ impl SweepReporter {
 
     /// A sweep's status is about to be written.
     pub(super) fn report_written(&mut self, report: &SweepReport, events: &Events, snapshot: &Snapshot) {
+        if report.observed_at.is_none() {
+            return;
+        }
         self.set_gauges(report);
         let reported = self.reported.entry(report.sweep.clone()).or_default();
         if reported.failed_deletions.len() > MAX_REMEMBERED {
@@ -343,7 +346,8 @@ mod tests {
         };
         SweepReport {
             sweep: ObjectName::new("s").unwrap(),
-            observed_at: jiff::Timestamp::UNIX_EPOCH,
+            generation: None,
+            observed_at: Some(jiff::Timestamp::UNIX_EPOCH),
             findings: (0..3).map(finding).collect(),
             totals: [(
                 (ResourceKind::Nic, Classification::Orphan),

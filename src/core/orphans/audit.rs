@@ -199,6 +199,7 @@ fn default_sweep() -> Result<Sweep, NameError> {
         exclusions: Vec::new(),
         approvals: Vec::new(),
         breaker_cleared_at: None,
+        generation: None,
     })
 }
 

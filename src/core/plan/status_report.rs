@@ -8,6 +8,7 @@ use crate::model::cluster::status::{Conditions, PoolStatus, StatusCondition};
 use crate::model::names::{NodeClassName, NodePoolName, ObjectName, Uid};
 use crate::model::orphans::finding::{Classification, Finding};
 use crate::model::orphans::report::{Discrepancy, ReportOnlyFinding, SweepStatusSummary};
+use crate::model::orphans::sweep::Sweep;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,8 +104,11 @@ pub struct ResourceTotal {
 pub struct SweepReport {
     /// The sweep.
     pub sweep: ObjectName,
-    /// When the inventory was complete.
-    pub observed_at: Timestamp,
+    /// The version of its specification.
+    pub generation: Option<i64>,
+    /// When the inventory was complete; `None` where this version is accepted, and nothing has been observed yet. Then all that
+    /// follows is unknown.
+    pub observed_at: Option<Timestamp>,
     /// Findings, most expensive first, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. What is in use is only counted.
     pub findings: Vec<Finding>,
     /// How much there is of each kind and classification.
@@ -117,4 +121,22 @@ pub struct SweepReport {
     pub halted: Option<Arc<str>>,
     /// Next steps, and other information for people.
     pub summary: SweepStatusSummary,
+}
+
+impl SweepReport {
+    /// The report of a sweep for which nothing has been observed yet.
+    #[must_use]
+    pub fn accepted(sweep: &Sweep) -> Self {
+        Self {
+            sweep: sweep.name.clone(),
+            generation: sweep.generation,
+            observed_at: None,
+            findings: Vec::new(),
+            totals: BTreeMap::new(),
+            report_only: Vec::new(),
+            discrepancies: Vec::new(),
+            halted: None,
+            summary: SweepStatusSummary::default(),
+        }
+    }
 }

@@ -87,6 +87,7 @@ fn sweep(hazard: Hazard, random: &mut Random) -> Sweep {
         exclusions: vec![Exclusion::Name(Arc::from("excluded"))],
         approvals: Vec::new(),
         breaker_cleared_at: None,
+        generation: None,
     }
 }
 

@@ -6,10 +6,10 @@ if obj.metadata.deletionTimestamp ~= nil then
 end
 local status = obj.status
 if status == nil or status.conditions == nil then
-  return { status = "Progressing", message = "Waiting for the first inventory" }
+  return { status = "Progressing", message = "Waiting to be accepted" }
 end
 if status.observedGeneration ~= obj.metadata.generation then
-  return { status = "Progressing", message = "Waiting for an inventory by this version" }
+  return { status = "Progressing", message = "Waiting for this version to be accepted" }
 end
 
 local conditions = {}
@@ -31,6 +31,9 @@ end
 -- The breaker has tripped, for example.
 if is("Halted", "True") then
   return { status = "Suspended", message = conditions["Halted"].message }
+end
+if status.lastRun == nil then
+  return { status = "Healthy", message = "Accepted; nothing has been observed yet" }
 end
 local cost = status.costPerMonth or "$0.00"
 return { status = "Healthy", message = (status.orphans or 0) .. " orphans, " .. cost .. " per month" }

@@ -60,6 +60,7 @@ pub fn sweep(object: &OrphanSweep) -> Result<Sweep, Violations> {
         exclusions,
         approvals,
         breaker_cleared_at: cleared,
+        generation: object.metadata.generation,
     });
     found.finish(built)
 }

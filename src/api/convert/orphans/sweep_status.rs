@@ -1,7 +1,8 @@
 //! The status of an OrphanSweep.
 //!
 //! `Ready` is False only if a listing failed, never because of findings. `Halted` is True, with the reason, if nothing
-//! is swept; `Degraded` if Azure denies what the mode requires, so that the sweep only reports there.
+//! is swept; `Degraded` if Azure denies what the mode requires, so that the sweep only reports there. A version of a sweep is Ready
+//! as soon as it is accepted: what the last observation found stays until the next.
 
 use crate::convert::common::{self, ConditionState};
 use crate::types::common::Condition;
@@ -30,7 +31,8 @@ const MAX_QUOTE: usize = 1024;
 #[must_use]
 pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -> OrphanSweepStatus {
     let known = sweep.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
-    let generation = sweep.metadata.generation;
+    let generation = report.generation;
+    let Some(observed_at) = report.observed_at else { return accepted(sweep, known, generation, now) };
     let orphans = || {
         report
             .totals
@@ -38,7 +40,7 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
             .filter(|((_, classification), _)| *classification == Classification::Orphan)
             .map(|(_, t)| t)
     };
-    let observed = report.observed_at.to_string();
+    let observed = observed_at.to_string();
     let summary = &report.summary;
     let cost = orphans().map(|t| t.price).fold(HourlyPrice::ZERO, |sum, price| sum + price);
     let approvals: Vec<_> = summary.approvals.iter().take(MAX_APPROVALS).map(approval).collect();
@@ -69,6 +71,20 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
         report_only: Some(report.report_only.iter().take(MAX_LIST_ENTRIES).map(report_only).collect()),
         ..OrphanSweepStatus::default()
     }
+}
+
+/// The status of a version of which nothing has been observed yet. A failed listing of the same version is still one.
+fn accepted(sweep: &OrphanSweep, known: &[Condition], generation: Option<i64>, now: Timestamp) -> OrphanSweepStatus {
+    let mut status = sweep.status.clone().unwrap_or_default();
+    let is_known = |c: &&Condition| c.kind == "Ready" && c.observed_generation == generation;
+    if known.iter().find(is_known).is_none() {
+        let message = "nothing has been observed yet with this specification";
+        let state = ConditionState { name: "Ready", status: "True", reason: "Accepted", message };
+        let ready = common::condition(known, &state, generation, now);
+        let others = known.iter().filter(|c| c.kind != "Ready").cloned();
+        status.conditions = Some(std::iter::once(ready).chain(others).collect());
+    }
+    OrphanSweepStatus { observed_generation: generation, ..status }
 }
 
 fn conditions(report: &SweepReport, known: &[Condition], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
@@ -210,7 +226,8 @@ mod tests {
         let total = ResourceTotal { resources: 3, price: HourlyPrice::parse_usd("0.012").unwrap(), addresses: 3 };
         SweepReport {
             sweep: ObjectName::new("s").unwrap(),
-            observed_at: at(60),
+            generation: Some(3),
+            observed_at: Some(at(60)),
             findings: vec![found; 60],
             totals: [((ResourceKind::Nic, classification), total)].into(),
             report_only: Vec::new(),
@@ -252,6 +269,24 @@ mod tests {
         assert_eq!(words(&tripped)[..2], [format!("Ready=True  {}", at(1)), format!("Halted=True tripped {}", at(2))]);
         let blind = sweep_status(&object, &report(Classification::Unknown, Some("listing disks: 403")), at(3));
         assert_eq!(words(&blind)[0], format!("Ready=False listing disks: 403 {}", at(3)));
+    }
+
+    #[test]
+    fn a_version_is_ready_once_it_is_accepted_and_keeps_what_was_found() {
+        let mut object = sweep();
+        let nothing = SweepReport { observed_at: None, ..report(Classification::Orphan, None) };
+        let first = sweep_status(&object, &nothing, at(1));
+        assert_eq!((words(&first).len(), first.observed_generation, first.orphans), (1, Some(3), None));
+        assert_eq!(first.conditions.as_deref().unwrap()[0].reason, "Accepted");
+        // The listing of this version has failed: it has not recovered by a restart.
+        let blind = sweep_status(&object, &report(Classification::Unknown, Some("listing disks: 403")), at(2));
+        object.status = Some(blind.clone());
+        assert_eq!(sweep_status(&object, &nothing, at(3)), blind);
+        let next = SweepReport { generation: Some(4), ..nothing };
+        let next = sweep_status(&object, &next, at(4));
+        let ready = &next.conditions.as_deref().unwrap()[0];
+        assert_eq!((&*ready.status, ready.observed_generation, next.observed_generation), ("True", Some(4), Some(4)));
+        assert_eq!((next.counts, next.last_run), (blind.counts, blind.last_run));
     }
 
     #[test]

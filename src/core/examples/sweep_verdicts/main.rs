@@ -113,6 +113,7 @@ fn policy() -> Result<Sweep, Box<dyn Error>> {
         exclusions: Vec::new(),
         approvals: Vec::new(),
         breaker_cleared_at: None,
+        generation: None,
     })
 }
 

@@ -15,6 +15,8 @@ pub struct Sweep {
     pub name: ObjectName,
     /// UID.
     pub uid: Uid,
+    /// `metadata.generation`: which version of its specification this is; `None` where it is not from an API server.
+    pub generation: Option<i64>,
     /// How often the node resource group is observed.
     pub inventory_interval: SignedDuration,
     /// When orphans may be collected (cron, UTC); `None` is after every observation.

@@ -103,6 +103,7 @@ pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings,
             pass.act(memory, &mut plan);
         }
     }
+    accept(snapshot, &sweeps, memory, &mut plan);
     write_records(snapshot, change, now, &mut plan);
     request_inventory(snapshot, &sweeps, memory, now, &mut plan);
     plan
@@ -117,6 +118,19 @@ fn effective_sweeps(snapshot: &Snapshot, settings: &Settings) -> Vec<Sweep> {
     let excluded: Vec<_> = sweeps.iter().flat_map(|s| s.exclusions.clone()).collect();
     sweeps.iter_mut().for_each(|sweep| sweep.exclusions.clone_from(&excluded));
     sweeps
+}
+
+/// Reports sweeps as accepted whose current version no pass has reported: what waits for them need not wait for an observation.
+fn accept(snapshot: &Snapshot, sweeps: &[Sweep], memory: &mut SweepMemory, plan: &mut Plan) {
+    for sweep in sweeps {
+        let is_reported = memory.reported.get(&sweep.name).is_some_and(|report| report.generation == sweep.generation);
+        if is_reported || snapshot.in_progress.contains(&CommandKey::Sweep(sweep.name.clone())) {
+            continue;
+        }
+        let report = SweepReport::accepted(sweep);
+        memory.reported.insert(sweep.name.clone(), report.clone());
+        plan.push(Command::ReportSweep(Box::new(report)), "accepted");
+    }
 }
 
 /// When the inventory after this one is due: as often as the most eager sweep wants it.

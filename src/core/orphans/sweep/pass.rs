@@ -278,7 +278,8 @@ impl SweepPass<'_> {
     fn report(&self, sweep: &Sweep, findings: Vec<Finding>, summary: SweepStatusSummary, state: &mut PassState<'_>) {
         let report = SweepReport {
             sweep: sweep.name.clone(),
-            observed_at: self.case.inventory.finished_at,
+            generation: sweep.generation,
+            observed_at: Some(self.case.inventory.finished_at),
             totals: totals(&findings),
             findings: most_expensive(findings),
             report_only: unused_ips_and_frontends(self.case.inventory),

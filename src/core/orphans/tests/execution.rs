@@ -12,6 +12,8 @@ use crate::model::orphans::finding::DeletionRefusal;
 use crate::model::orphans::report::ApprovalState;
 use crate::model::orphans::sweep::{Approval, Sweep, SweepMode};
 use crate::model::settings::ControllerMode;
+use crate::orphans::sweep::SweepMemory;
+use crate::plan::{Command, Plan};
 use std::sync::Arc;
 
 /// An orphaned NIC, in a subnet.
@@ -29,6 +31,33 @@ fn nic_in(name: &str, subnet: Option<&str>) -> CloudResource {
 fn tag_of(world: &SweepWorld, name: &str) -> Option<String> {
     let listed = world.inventory.resources.as_ref().unwrap().iter().find(|r| r.id.name() == name).cloned();
     listed.unwrap().tag(labels::TAG_SUSPECT_SINCE).map(str::to_owned)
+}
+
+/// What is decided about the status of the sweep.
+fn reports(plan: &Plan) -> Vec<(Option<i64>, bool)> {
+    let reports = plan.commands.iter().filter_map(|planned| match &planned.command {
+        Command::ReportSweep(report) => Some((report.generation, report.observed_at.is_some())),
+        _ => None,
+    });
+    reports.collect()
+}
+
+#[test]
+fn a_version_of_a_sweep_is_accepted_at_once_and_reported_by_what_is_known() {
+    let mut world = SweepWorld::new();
+    world.sweep.generation = Some(1);
+    assert_eq!(reports(&world.decide()), [(Some(1), false)], "nothing has been observed");
+    assert_eq!(reports(&world.decide()), []);
+    world.observe();
+    world.run(MINUTES(1));
+    assert!(world.report.as_ref().unwrap().observed_at.is_some());
+    world.sweep.generation = Some(2);
+    assert_eq!(reports(&world.decide()), [(Some(2), true)], "the last observation is assessed by it");
+    // Lost memory, and an inventory that is not recorded.
+    world.memory = SweepMemory::default();
+    world.snapshot.inventory = None;
+    world.sweep.generation = Some(3);
+    assert_eq!(reports(&world.decide()), [(Some(3), false)]);
 }
 
 #[test]
@@ -311,7 +340,7 @@ fn beside_managed_nap_sweeps_are_slower_than_its_collectors() {
         world.run(HOURS(1));
         assert_eq!(world.deleted[0].0, start() + MINUTES(first), "{mode:?}");
         let next = world.report.as_ref().unwrap().summary.next_inventory.unwrap();
-        let wait = next.duration_since(world.report.as_ref().unwrap().observed_at);
+        let wait = next.duration_since(world.report.as_ref().unwrap().observed_at.unwrap());
         assert_eq!(wait, MINUTES(if mode == ControllerMode::Companion { 10 } else { 1 }));
     }
     // Its VMs are not even marked.

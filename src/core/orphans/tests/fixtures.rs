@@ -239,6 +239,7 @@ pub(crate) fn a_sweep() -> Sweep {
         exclusions: Vec::new(),
         approvals: Vec::new(),
         breaker_cleared_at: None,
+        generation: None,
     }
 }
 

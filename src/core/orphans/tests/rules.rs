@@ -819,11 +819,12 @@ fn a_restart_observes_at_once_and_judges_nothing_until_then() {
     world.crash();
     world.now += MINUTES(15);
     let observes = |plan: &crate::plan::Plan| {
-        let first = plan.commands.first().map(|p| &p.command);
-        matches!(first, Some(Command::TakeInventory { category: "first" }))
+        let last = plan.commands.last().map(|p| &p.command);
+        matches!(last, Some(Command::TakeInventory { category: "first" }))
     };
     let plan = world.decide();
-    assert!(observes(&plan) && plan.commands.len() == 1, "{plan:?}");
+    let accepts = |command: &Command| matches!(command, Command::ReportSweep(report) if report.observed_at.is_none());
+    assert!(observes(&plan) && plan.commands.len() == 2 && accepts(&plan.commands[0].command), "{plan:?}");
     assert!(!observes(&world.decide()), "requested once");
     world.observe();
     assert_eq!(world.deleted_names(), ["leaked"], "durable sightings count");

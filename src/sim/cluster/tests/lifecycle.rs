@@ -263,6 +263,7 @@ fn sweep() -> Sweep {
         exclusions: Vec::new(),
         approvals: Vec::new(),
         breaker_cleared_at: None,
+        generation: None,
     }
 }
 
@@ -294,7 +295,8 @@ fn a_report_is_written_to_an_existing_sweep() {
     let mut cluster = cluster();
     let report = SweepReport {
         sweep: sweep().name,
-        observed_at: at(0),
+        observed_at: Some(at(0)),
+        generation: None,
         findings: Vec::new(),
         totals: std::collections::BTreeMap::new(),
         report_only: Vec::new(),

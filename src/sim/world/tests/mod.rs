@@ -89,6 +89,7 @@ fn mk_sweep(mode: SweepMode) -> Sweep {
         exclusions: Vec::new(),
         approvals: Vec::new(),
         breaker_cleared_at: None,
+        generation: None,
     }
 }
 

@@ -147,7 +147,8 @@ fn report() -> SweepReport {
     let total = ResourceTotal { resources: FINDINGS, price: HourlyPrice::parse_usd("30").unwrap(), addresses: 0 };
     SweepReport {
         sweep: ObjectName::new("scale").unwrap(),
-        observed_at: Timestamp::now(),
+        generation: None,
+        observed_at: Some(Timestamp::now()),
         findings: (0..FINDINGS).map(finding).collect(),
         totals: [((ResourceKind::DataDisk, Classification::Orphan), total)].into(),
         halted: None,

@@ -289,7 +289,8 @@ async fn sweeps(client: &Client, writer: &Writer) {
     let total = ResourceTotal { resources: 60, price: HourlyPrice::parse_usd("0.6").unwrap(), addresses: 0 };
     let mut report = SweepReport {
         sweep: ObjectName::new("live").unwrap(),
-        observed_at: Timestamp::now(),
+        generation: Some(1),
+        observed_at: Some(Timestamp::now()),
         findings: (0..60).map(finding).collect(),
         totals: [((ResourceKind::OsDisk, Classification::Orphan), total)].into(),
         report_only: Vec::new(),
@@ -305,7 +306,7 @@ async fn sweeps(client: &Client, writer: &Writer) {
     let status = first.status.unwrap();
     assert_eq!((status.orphans, status.observed_generation), (Some(60), first.metadata.generation));
     assert_eq!((status.findings.unwrap().len(), status.conditions.unwrap().len()), (50, 3));
-    report.observed_at += SignedDuration::from_secs(60);
+    report.observed_at = report.observed_at.map(|at| at + SignedDuration::from_secs(60));
     assert_eq!(perform(writer, send(&report)).await, Ok(Reply::Done));
     let same = api.get("live").await.unwrap();
     assert_eq!(same.metadata.resource_version, first.metadata.resource_version, "time alone is not written so soon");
@@ -314,6 +315,13 @@ async fn sweeps(client: &Client, writer: &Writer) {
     let conditions = api.get("live").await.unwrap().status.unwrap().conditions.unwrap();
     let words: Vec<String> = conditions.iter().map(|c| format!("{}={}", c.kind, c.status)).collect();
     assert_eq!(words, ["Ready=True", "Halted=True", "Degraded=False"]);
+    // Another version of it is ready as soon as it is accepted; what was found stays.
+    let accepted = SweepReport { generation: Some(2), observed_at: None, ..report.clone() };
+    assert_eq!(perform(writer, send(&accepted)).await, Ok(Reply::Done));
+    let status = api.get("live").await.unwrap().status.unwrap();
+    let ready = &status.conditions.unwrap()[0];
+    assert_eq!((&*ready.kind, &*ready.reason, ready.observed_generation), ("Ready", "Accepted", Some(2)));
+    assert_eq!((status.orphans, status.observed_generation), (Some(60), Some(2)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

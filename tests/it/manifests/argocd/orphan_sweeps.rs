@@ -21,7 +21,7 @@ fn reported(mode: &str, report: &SweepReport) -> Result<Value> {
         "apiVersion": "napkeeper.io/v1alpha1", "kind": "OrphanSweep",
         "metadata": { "name": "default", "generation": 3 }, "spec": { "mode": mode },
     });
-    let status = sweep_status(&serde_json::from_value(object.clone())?, report, report.observed_at);
+    let status = sweep_status(&serde_json::from_value(object.clone())?, report, Timestamp::UNIX_EPOCH);
     object["status"] = serde_json::to_value(status)?;
     Ok(object)
 }
@@ -31,7 +31,8 @@ fn report(classification: Classification) -> Result<SweepReport> {
     let total = ResourceTotal { resources: 3, price: HourlyPrice::parse_usd("0.012")?, addresses: 3 };
     Ok(SweepReport {
         sweep: ObjectName::new("default")?,
-        observed_at: Timestamp::UNIX_EPOCH,
+        generation: Some(3),
+        observed_at: Some(Timestamp::UNIX_EPOCH),
         findings: Vec::new(),
         totals: [((ResourceKind::Nic, classification), total)].into(),
         report_only: Vec::new(),
@@ -76,7 +77,13 @@ fn what_waits_for_a_person_is_suspended_and_what_cannot_work_is_degraded() -> Re
 }
 
 #[test]
-fn a_changed_sweep_is_in_progress_until_it_has_been_looked_at() -> Result<()> {
+fn a_sweep_is_healthy_once_it_is_accepted() -> Result<()> {
+    let accepted = SweepReport { observed_at: None, totals: [].into(), ..report(Classification::Owned)? };
+    expect(&reported("Collect", &accepted)?, "Healthy", "nothing has been observed yet")
+}
+
+#[test]
+fn a_changed_sweep_is_in_progress_until_it_is_accepted() -> Result<()> {
     let mut sweep = reported("Collect", &report(Classification::Orphan)?)?;
     sweep["metadata"]["generation"] = json!(4);
     expect(&sweep, "Progressing", "this version")
