@@ -4,6 +4,7 @@
 //! that kustomize-controller watches.
 
 use crate::control_plane::{ControlPlane, Process, Program, kustomize_controller};
+use crate::wait::eventually;
 use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::body::Bytes;
@@ -31,6 +32,7 @@ const SOURCES: [(&str, &str); 4] = [
 /// the Kustomization, and the next revision waits for its end.
 const RETRY: &str = "2m";
 const PACKED_WITHIN: Duration = Duration::from_secs(30);
+const SYNCED_WITHIN: Duration = Duration::from_secs(120);
 
 type Artifacts = Arc<Mutex<BTreeMap<String, Bytes>>>;
 
@@ -110,6 +112,20 @@ impl Flux {
         plane.kubectl(&["patch", "gitrepository", NAME, "--subresource=status", "--type=merge", &patch]).await?;
         plane.apply(&kustomization.to_string()).await?;
         Ok(revision)
+    }
+
+    /// Has the last revision synced once more, as after an interval. `n` is another one each time.
+    ///
+    /// # Errors
+    /// When the API server does not answer, or it takes longer than two minutes.
+    pub async fn sync_again(&self, plane: &ControlPlane, n: usize) -> Result<()> {
+        let request = format!("reconcile.fluxcd.io/requestedAt={n}");
+        plane.kubectl(&["annotate", "--overwrite", "kustomization", NAME, &request]).await?;
+        let handled = ["get", "kustomization", NAME, "--output=jsonpath={.status.lastHandledReconcileAt}"];
+        eventually("another sync", SYNCED_WITHIN, async || {
+            Ok((plane.kubectl(&handled).await?.trim() == n.to_string()).then_some(()))
+        })
+        .await
     }
 
     /// The condition `Ready` of the Kustomization, if it is about this revision.

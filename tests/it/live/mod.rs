@@ -3,6 +3,7 @@
 mod audit;
 mod control_plane;
 mod controller;
+mod flux;
 mod kube;
 mod manifests;
 mod policies;

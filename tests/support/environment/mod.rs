@@ -314,11 +314,19 @@ pub async fn install(plane: &ControlPlane, mode: &str) -> Result<()> {
 /// # Errors
 /// When the API server refuses something.
 pub async fn install_without_accounts(plane: &ControlPlane, mode: &str) -> Result<()> {
+    plane.apply(&without_pods(mode).await?).await?;
+    plane.established().await
+}
+
+/// The objects of an overlay that do not run as pods in earnest.
+///
+/// # Errors
+/// When it cannot be built.
+pub async fn without_pods(mode: &str) -> Result<String> {
     let text = kustomize(&repository("kustomize/overlays").join(mode)).await?;
     let left_out = ["kind: Deployment\n", "WebhookConfiguration\n", "kind: PodDisruptionBudget\n"];
     let manifests = text.split("\n---\n").filter(|object| !left_out.iter().any(|kind| object.contains(kind)));
-    plane.apply(&manifests.collect::<Vec<_>>().join("\n---\n")).await?;
-    plane.established().await
+    Ok(manifests.collect::<Vec<_>>().join("\n---\n"))
 }
 
 /// Writes the `napkeeper.yaml` of a simulated Azure's cluster into a folder.

@@ -67,7 +67,7 @@ async fn after_an_hour_beside_nap_no_field_of_its_objects_is_owned() -> Result<(
 }
 
 /// Karpenter's own definitions as its Go module has them, and that of its Azure provider, which cannot be had so.
-async fn definitions() -> Result<String> {
+pub(in crate::live) async fn definitions() -> Result<String> {
     let class = repository("manifests/crds/karpenter/karpenter.azure.com_aksnodeclasses.yaml");
     Ok(format!("{}\n---\n{}", upstream_crds().await?, std::fs::read_to_string(class)?))
 }

@@ -2,7 +2,7 @@
 
 mod availability;
 mod buffers;
-mod companion;
+pub(super) mod companion;
 mod facts;
 mod identities;
 mod kills;
