@@ -3,9 +3,11 @@
 use super::controller::companion::definitions;
 use super::policies::exported;
 use anyhow::{Context, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_tests::environment::state::sweep_status;
 use napkeeper_tests::environment::{Environment, NAMESPACE, without_pods};
 use napkeeper_tests::flux::Flux;
-use napkeeper_tests::manifests::{quickstart_file, repository};
+use napkeeper_tests::manifests::{quickstart_file, quickstart_object, repository};
 use napkeeper_tests::wait::eventually;
 use napkeeper_tests::webhook::hooks::{bad_pool, certificate, claim, hooks, pools};
 use napkeeper_tests::webhook::{listening, program};
@@ -26,6 +28,7 @@ const KINDS: &str =
 struct Commits {
     flux: Flux,
     installed: String,
+    sweep: Value,
     syncs: usize,
 }
 
@@ -40,8 +43,7 @@ impl Commits {
         let is_switch =
             |object: &&str| object.contains("name: napkeeper-pause\n") && object.contains("kind: ConfigMap\n");
         let others: Vec<&str> = self.installed.split("\n---\n").filter(|object| !is_switch(object)).collect();
-        let all =
-            [&others.join("\n---\n"), &switch.to_string(), pools, &quickstart_file("orphansweep")?].join("\n---\n");
+        let all = [&others.join("\n---\n"), &switch.to_string(), pools, &self.sweep.to_string()].join("\n---\n");
         let fields = json!({ "wait": true, "timeout": "60s" });
         let revision = self.flux.commit(&env.plane, &all, &fields).await?;
         eventually("answer of Flux", STEP, async || self.flux.ready(&env.plane, &revision).await).await
@@ -55,17 +57,19 @@ impl Commits {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_companion_is_synced_refused_and_left_alone() -> Result<()> {
-    let env = Environment::start_with_definitions("companion", &definitions().await?).await?;
+    let mut env = Environment::start_with_definitions("companion", &definitions().await?).await?;
     let controller = env.controller()?;
     controller.line("initial listing of the cluster complete", STEP).await?;
     let installed = format!("{}\n---\n{}", without_pods("companion").await?, exported(&[])?);
-    let mut git = Commits { flux: Flux::start(&env.plane).await?, installed, syncs: 0 };
+    let sweep = quickstart_object("orphansweep")?;
+    let mut git = Commits { flux: Flux::start(&env.plane).await?, installed, sweep, syncs: 0 };
     let begun = Instant::now();
     let synced = git.commit(&env, &json!({}), &pools()?).await?;
     ensure!(synced["status"] == "True", "{synced}");
     ensure!(begun.elapsed() < READY_WITHIN, "Ready after {:?}", begun.elapsed());
     nothing_changes_by_syncing(&env, &mut git).await?;
     the_switch_survives(&env, &mut git).await?;
+    an_approval_in_git_collects_an_orphan(&mut env, &mut git).await?;
     a_bad_pool_is_refused_with_the_reason(&env, &mut git).await?;
     a_pool_in_use_is_not_pruned(&env, &mut git).await?;
     ensure!(controller.exit_status().is_none(), "the controller ended: {}", controller.tail(30));
@@ -122,6 +126,50 @@ async fn the_switch_survives(env: &Environment, git: &mut Commits) -> Result<()>
     git.sync_again(env).await?;
     ensure!(keys().await? == json!({ "launch": "true" }), "{}", keys().await?);
     Ok(())
+}
+
+/// A NIC that may be deleted by approval alone goes once the approval is merged.
+async fn an_approval_in_git_collects_an_orphan(env: &mut Environment, git: &mut Commits) -> Result<()> {
+    let tags = json!({ "napkeeper.io_cluster": env.cluster() });
+    env.tell_azure("stage", &json!({ "leakNic": { "name": "leaked", "tags": tags } })).await?;
+    git.sweep["spec"]["approvalRequired"] = json!(["Nic", "Vm", "DataDisk"]);
+    let synced = git.commit(env, &json!({}), &pools()?).await?;
+    ensure!(synced["status"] == "True", "{synced}");
+    let found = until(env, "finding that asks for an approval", async |env| {
+        let status = sweep_status(env).await?;
+        let mut findings = status["findings"].as_array().into_iter().flatten();
+        let is_leaked = |one: &&Value| one["id"].as_str().is_some_and(|id| id.ends_with("/leaked"));
+        Ok(findings.find(is_leaked).filter(|one| one["refusals"] == json!(["approval"])).cloned())
+    })
+    .await?;
+    let now = env.azure("clock").await?["now"].as_str().context("no time")?.parse::<Timestamp>()?;
+    let expires = (now + SignedDuration::from_hours(24)).to_string();
+    git.sweep["spec"]["approvals"] =
+        json!([{ "id": found["id"], "incarnation": found["incarnation"], "expiresAt": expires }]);
+    let synced = git.commit(env, &json!({}), &pools()?).await?;
+    ensure!(synced["status"] == "True", "{synced}");
+    until(env, "collected NIC", async |env| {
+        let left = env.resources().await?;
+        Ok((!left.iter().any(|id| id.ends_with("/leaked"))).then_some(()))
+    })
+    .await
+}
+
+/// Lets time pass until there is something.
+async fn until<T>(
+    env: &mut Environment,
+    what: &str,
+    mut find: impl AsyncFnMut(&Environment) -> Result<Option<T>>,
+) -> Result<T> {
+    let end = Instant::now() + STEP;
+    loop {
+        if let Some(found) = find(env).await? {
+            return Ok(found);
+        }
+        ensure!(Instant::now() < end, "no {what} in time: {:#}", sweep_status(env).await?);
+        env.jump(SignedDuration::from_secs(60))?;
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    }
 }
 
 /// The dry run of Flux is refused by the webhook, so nothing of that revision is applied.
