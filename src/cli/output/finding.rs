@@ -1,7 +1,7 @@
 //! Findings and problems on a terminal, each with the line that it points at.
 
-use super::printable;
 use super::style::{BOLD, DIM, ERROR, HELP, WARNING};
+use super::{one_line, printable};
 use anstyle::Style;
 use napkeeper_api::manifests::Problem;
 use napkeeper_verdict::{Finding, Severity};
@@ -11,10 +11,21 @@ use std::sync::Arc;
 /// Most characters of a source line that are shown.
 const WIDTH: usize = 120;
 
-/// Writes a finding with the line that it points at, and the clusters that it applies to, if any are known.
+/// Writes a finding with its field and the line that it points at, and the clusters that it applies to, if any are known.
 pub(crate) fn write_finding(
     out: &mut dyn Write,
     finding: &Finding,
+    clusters: &[Arc<str>],
+    source: Option<&str>,
+) -> io::Result<()> {
+    write_finding_about(out, finding, &finding.path, clusters, source)
+}
+
+/// The same with other words for what the finding is about than its field.
+pub(crate) fn write_finding_about(
+    out: &mut dyn Write,
+    finding: &Finding,
+    subject: &str,
     clusters: &[Arc<str>],
     source: Option<&str>,
 ) -> io::Result<()> {
@@ -22,11 +33,11 @@ pub(crate) fn write_finding(
         Severity::Error => ERROR,
         Severity::Warning => WARNING,
     };
-    let Finding { rule, severity, file, line, column, message, fix, path, .. } = finding;
+    let Finding { rule, severity, file, line, column, message, fix, .. } = finding;
     let (file, message) = (printable(file), printable(message));
     write!(out, "{BOLD}{file}:{line}:{column}:{BOLD:#} {style}{severity}[{rule}]{style:#} {message}")?;
-    if !path.is_empty() {
-        write!(out, " {DIM}({}){DIM:#}", printable(path))?;
+    if !subject.is_empty() {
+        write!(out, " {DIM}({}){DIM:#}", one_line(subject))?;
     }
     if !clusters.is_empty() {
         write!(out, " {DIM}[{}]{DIM:#}", printable(&clusters.join(", ")))?;

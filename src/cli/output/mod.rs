@@ -6,7 +6,7 @@ pub(crate) mod markdown;
 pub(crate) mod sarif;
 pub(crate) mod style;
 
-pub(crate) use finding::{problem, write_finding};
+pub(crate) use finding::{problem, write_finding, write_finding_about};
 
 use napkeeper_core::model::support::spelling::nearest;
 use serde::Serialize;

@@ -5,6 +5,57 @@ use napkeeper_api::manifests::Source;
 use napkeeper_api::yaml::{Chunk, Document, Reading};
 use napkeeper_verdict::Finding;
 use serde_json::Value;
+use std::fmt;
+
+/// An object as its manifest names it. All is empty for a finding about no object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct ObjectIdentity {
+    api_version: String,
+    kind: String,
+    namespace: String,
+    /// Its name, or else the beginning of one that the API server completes.
+    name: String,
+}
+
+impl ObjectIdentity {
+    fn of(value: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &value["metadata"];
+        let name = Some(text(&metadata["name"])).filter(|name| !name.is_empty());
+        Self {
+            api_version: text(&value["apiVersion"]),
+            kind: text(&value["kind"]),
+            namespace: text(&metadata["namespace"]),
+            name: name.unwrap_or_else(|| text(&metadata["generateName"])),
+        }
+    }
+
+    /// True if there is no object.
+    pub(super) fn is_none(&self) -> bool {
+        self.api_version.is_empty() && self.kind.is_empty()
+    }
+
+    fn full_name(&self) -> String {
+        let namespace = if self.namespace.is_empty() { String::new() } else { format!("{}/", self.namespace) };
+        format!("{namespace}{}", self.name)
+    }
+
+    /// Kind, namespace and name for people, such as `NodePool general` or `Deployment shop/web`; empty if it has no kind.
+    pub(super) fn label(&self) -> String {
+        let name = if self.kind.is_empty() { String::new() } else { self.full_name() };
+        format!("{} {name}", self.kind).trim().to_owned()
+    }
+}
+
+/// `apiVersion/kind/namespace/name`; empty if there is no object. Baselines hold it.
+impl fmt::Display for ObjectIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_none() {
+            return Ok(());
+        }
+        write!(f, "{}/{}/{}", self.api_version, self.kind, self.full_name())
+    }
+}
 
 /// The objects of a file, looked up by the findings about them. Only the last document is kept.
 pub(super) struct Objects<'s> {
@@ -18,23 +69,23 @@ impl<'s> Objects<'s> {
         Self { source, chunks: source.chunks(), last: None }
     }
 
-    /// `apiVersion/kind/name` of the object that a finding is about; empty if there is none.
-    pub(super) fn about(&mut self, finding: &Finding) -> String {
-        let Some(reading) = self.reading_at(finding.line) else { return String::new() };
+    /// The object that a finding is about.
+    pub(super) fn about(&mut self, finding: &Finding) -> ObjectIdentity {
+        let Some(reading) = self.reading_at(finding.line) else { return ObjectIdentity::default() };
         let begins_before = |d: &Document| {
             let at = d.position(&Path::root());
             (at.line, at.column) <= (finding.line, finding.column)
         };
         // A finding without a path may be anywhere, also in a document that could not be parsed.
         if finding.path.is_empty() && !reading.problems.is_empty() {
-            return String::new();
+            return ObjectIdentity::default();
         }
         let documents = &reading.documents;
         let last = documents.partition_point(begins_before).checked_sub(1);
-        let Some(document) = last.and_then(|i| documents.get(i)) else { return String::new() };
+        let Some(document) = last.and_then(|i| documents.get(i)) else { return ObjectIdentity::default() };
         let item = in_item(&finding.path).filter(|_| document.value["kind"] == "List");
         let value = item.map_or(&document.value, |(i, _)| &document.value["items"][i]);
-        name(value)
+        ObjectIdentity::of(value)
     }
 
     /// True when the line of a finding is in a document that may be a Secret.
@@ -57,21 +108,10 @@ impl<'s> Objects<'s> {
     }
 }
 
-/// The names of all objects of a document, as [`Objects::about`] writes them.
+/// All objects of a document, as [`ObjectIdentity`] prints them.
 pub(super) fn objects(document: &Document) -> Vec<String> {
-    napkeeper_api::manifests::items(document).into_iter().map(|(_, value)| name(value)).collect()
-}
-
-fn name(value: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let metadata = &value["metadata"];
-    let name =
-        Some(text(&metadata["name"])).filter(|n| !n.is_empty()).unwrap_or_else(|| text(&metadata["generateName"]));
-    let namespace = Some(text(&metadata["namespace"])).filter(|n| !n.is_empty()).map(|n| n + "/").unwrap_or_default();
-    match (text(&value["apiVersion"]), text(&value["kind"])) {
-        (version, kind) if version.is_empty() && kind.is_empty() => String::new(),
-        (version, kind) => format!("{version}/{kind}/{namespace}{name}"),
-    }
+    let items = napkeeper_api::manifests::items(document).into_iter();
+    items.map(|(_, value)| ObjectIdentity::of(value).to_string()).collect()
 }
 
 /// The item of a List that a path leads into, and the rest of the path.

@@ -2,7 +2,7 @@
 
 use super::args::Args;
 use super::input::{Input, SourceOrigin};
-use super::objects::Objects;
+use super::objects::{ObjectIdentity, Objects};
 use super::target_sources::{self, TargetSources};
 use super::targets::Targets;
 use crate::output;
@@ -25,8 +25,7 @@ pub(super) struct ReportedFinding {
     pub(super) clusters: Vec<Arc<str>>,
     /// Position of its source in the input.
     pub(super) source: usize,
-    /// `apiVersion/kind/name` of its object; empty if there is none.
-    pub(super) object: String,
+    pub(super) object: ObjectIdentity,
     /// Its line may hold a secret, and is not shown.
     pub(super) secret: bool,
     /// The same for the same finding when its lines move; empty until suppression is over.
@@ -38,6 +37,13 @@ impl ReportedFinding {
         let object = objects.about(&finding);
         let secret = objects.may_be_secret(&finding);
         Self { finding, clusters, source, object, secret, fingerprint: String::new() }
+    }
+
+    /// Its object and the field, such as `NodePool general: spec.weight`; empty for a file as a whole.
+    pub(super) fn subject(&self) -> String {
+        let parts = [self.object.label(), self.finding.path.clone()];
+        let known: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        known.join(": ")
     }
 }
 

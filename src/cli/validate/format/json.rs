@@ -13,8 +13,8 @@ struct Line<'s> {
     #[serde(flatten)]
     finding: &'s Finding,
     /// `apiVersion/kind/namespace/name`.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    object: &'s str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    object: String,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     clusters: &'s [Arc<str>],
 }
@@ -26,7 +26,7 @@ struct Whole<'s> {
 }
 
 fn line(reported: &ReportedFinding) -> Line<'_> {
-    Line { finding: &reported.finding, object: &reported.object, clusters: &reported.clusters }
+    Line { finding: &reported.finding, object: reported.object.to_string(), clusters: &reported.clusters }
 }
 
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -43,7 +43,9 @@ fn case(reported: &ReportedFinding, report: &Report) -> TestCase {
     };
     status.set_message(one_line(&finding.message)).set_type(finding.severity.to_string());
     status.set_description(format!("{}: {}", one_line(&position), sentence(reported)));
-    named(&format!("{} {}:{}", finding.rule, finding.line, finding.column), &finding.file, status)
+    let object = reported.object.label();
+    let object = if object.is_empty() { object } else { format!("{} ", one_line(&object)) };
+    named(&format!("{} {object}{}:{}", finding.rule, finding.line, finding.column), &finding.file, status)
 }
 
 fn named(name: &str, file: &str, status: TestCaseStatus) -> TestCase {

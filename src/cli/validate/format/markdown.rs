@@ -25,11 +25,13 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> 
     Ok(write_findings(out, "| | rule | where | what |", &rows)?)
 }
 
-fn row(ReportedFinding { finding, clusters, .. }: &ReportedFinding) -> String {
+fn row(ReportedFinding { finding, clusters, object, .. }: &ReportedFinding) -> String {
     let position = code(&format!("{}:{}:{}", finding.file, finding.line, finding.column));
     let field = if finding.path.is_empty() { String::new() } else { format!(" at {}", code(&finding.path)) };
+    let object = object.label();
+    let object = if object.is_empty() { object } else { format!(" of {}", code(&object)) };
     let clusters = if clusters.is_empty() { String::new() } else { format!(" ({})", plain(&clusters.join(", "))) };
     let fix = finding.fix.as_ref().map(|fix| format!("<br>{}", plain(fix))).unwrap_or_default();
     let message = plain(&finding.message);
-    format!("| {} | {} | {position} | {message}{field}{clusters}{fix} |", finding.severity, finding.rule)
+    format!("| {} | {} | {position} | {message}{field}{object}{clusters}{fix} |", finding.severity, finding.rule)
 }

@@ -30,12 +30,13 @@ impl Format<Report> for OutputFormat {
     }
 }
 
-/// Message, field, clusters and fix in one line of plain text.
+/// Message, object, field, clusters and fix in one line of plain text.
 fn sentence(reported: &ReportedFinding) -> String {
     let finding = &reported.finding;
     let mut text = finding.message.clone();
-    if !finding.path.is_empty() {
-        text += &format!(" ({})", finding.path);
+    let subject = reported.subject();
+    if !subject.is_empty() {
+        text += &format!(" ({subject})");
     }
     if !reported.clusters.is_empty() {
         text += &format!(" [{}]", reported.clusters.join(", "));

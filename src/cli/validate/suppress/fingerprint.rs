@@ -21,9 +21,10 @@ pub(super) struct Key {
 /// The key of a finding.
 pub(super) fn key(reported: &ReportedFinding) -> Key {
     let Finding { rule, file, path, message, .. } = &reported.finding;
-    let object = if reported.object.is_empty() { format!("file:{file}") } else { reported.object.clone() };
-    let path =
-        if reported.object.is_empty() { path.as_str() } else { in_item(path).map_or(path.as_str(), |(_, rest)| rest) };
+    let (object, path) = match reported.object.is_none() {
+        true => (format!("file:{file}"), path.as_str()),
+        false => (reported.object.to_string(), in_item(path).map_or(path.as_str(), |(_, rest)| rest)),
+    };
     Key { rule: (*rule).to_owned(), object, path: path.to_owned(), digest: digest(&without_positions(message)) }
 }
 

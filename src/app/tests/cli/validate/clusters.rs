@@ -33,7 +33,7 @@ fn findings_name_their_clusters() {
     assert_eq!(findings, expected);
     assert_eq!(result["summary"]["checked"], 5, "what is judged twice is counted once");
     let text = stdout(&validate(folder.path(), &["shared"]));
-    assert!(text.lines().next().unwrap().ends_with("(spec.maxPods) [prod, test]"), "{text}");
+    assert!(text.lines().next().unwrap().ends_with(": spec.maxPods) [prod, test]"), "{text}");
 }
 
 #[test]
@@ -73,10 +73,10 @@ fn the_standard_input_belongs_to_the_chosen_cluster_or_to_one_that_has_everythin
         child.stdin.take().unwrap().write_all(class("a", 5).as_bytes()).unwrap();
         stdout(&child.wait_with_output().unwrap()).lines().next().unwrap().to_owned()
     };
-    assert!(first_line(&[]).ends_with("(spec.maxPods)"));
-    assert!(first_line(&["--cluster", "prod"]).ends_with("(spec.maxPods) [prod]"));
+    assert!(first_line(&[]).ends_with(": spec.maxPods)"));
+    assert!(first_line(&["--cluster", "prod"]).ends_with(": spec.maxPods) [prod]"));
     write(folder.path(), &[("napkeeper.yaml", "clusters:\n- name: all\n- name: part\n  paths: [other]\n")]);
-    assert!(first_line(&[]).ends_with("(spec.maxPods) [all]"));
+    assert!(first_line(&[]).ends_with(": spec.maxPods) [all]"));
 }
 
 #[test]

@@ -38,6 +38,26 @@ fn each_format_is_as_committed() {
     }
 }
 
+#[test]
+fn each_format_names_kind_namespace_and_name_of_the_object() {
+    let folder = tempfile::tempdir().unwrap();
+    let text =
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec:\n  replicas: many\n";
+    write(folder.path(), &[("a.yaml", &class("nodes", 5)), ("b.yaml", text)]);
+    for format in FORMATS {
+        let names = match format {
+            "json" | "jsonl" => ["karpenter.azure.com/v1beta1/AKSNodeClass/nodes", "apps/v1/Deployment/shop/web"],
+            _ => ["AKSNodeClass nodes", "Deployment shop/web"],
+        };
+        let text = stdout(&validate(folder.path(), &["-o", format]));
+        for name in names {
+            assert!(text.contains(name), "{format} lacks {name}: {text}");
+        }
+    }
+    let text = stdout(&validate(folder.path(), &[]));
+    assert!(text.contains("must be at least 10, got 5 (AKSNodeClass nodes: spec.maxPods)\n"), "{text}");
+}
+
 fn without_rules(text: &str) -> String {
     let mut log: Value = serde_json::from_str(text).unwrap();
     log["runs"][0]["tool"]["driver"]["rules"] = Value::Null;
