@@ -1,4 +1,4 @@
-//! `napkeeper validate`: args → input → targets → verdicts → locate → suppress → report → format.
+//! `napkeeper validate`: args → input → targets → verdicts → removed_classes → locate → suppress → report → format.
 //!
 //! Each stage takes the value of the one before and returns its own; none imports a later one.
 
@@ -8,6 +8,7 @@ mod format;
 mod input;
 mod locate;
 mod objects;
+mod removed_classes;
 mod report;
 mod suppress;
 mod target_sources;
@@ -25,8 +26,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let targets = Targets::read(store.config(&args.paths), args)?;
     let input = store.read(&targets.read_args(args))?;
     let mut verdicts = verdicts::validate(args, &targets, input)?;
+    let since = args.source.changed_since.as_ref();
+    let changed = since.map(|since| store.changed(since, &args.paths)).transpose()?;
+    if let Some(changed) = &changed {
+        removed_classes::add(args, &targets, changed, &mut verdicts)?;
+    }
     locate::locate(&mut verdicts);
-    let suppressed = suppress::suppress(args, &store, &targets, verdicts)?;
+    let suppressed = suppress::suppress(args, changed.as_ref(), &targets, verdicts)?;
     let report = Report::new(suppressed, args.fail_on);
     output::print(args.output, &report).or_else(|error| {
         // A closed pipe does not change the result.

@@ -104,6 +104,13 @@ impl Verdicts {
         self.input.push(source, origin);
     }
 
+    /// Adds a finding in a source of the input.
+    pub(super) fn add_to(&mut self, index: usize, finding: Finding, clusters: Vec<Arc<str>>) {
+        let Some(source) = self.input.sources.get(index) else { return };
+        let reported = ReportedFinding::new(finding, clusters, index, &mut Objects::of(source));
+        self.findings.push(reported);
+    }
+
     /// Sorts the findings by source, line and column.
     pub(super) fn sort(&mut self) {
         self.findings.sort_by_key(|one| (one.source, one.finding.line, one.finding.column));

@@ -5,7 +5,7 @@ mod fingerprint;
 mod ignore;
 
 use super::args::Args;
-use super::input::{ChangedFiles, SourceOrigin, Store};
+use super::input::{ChangedFiles, SourceOrigin};
 use super::locate::locate;
 use super::objects::{self, Objects};
 use super::targets::{BaselineFile, Targets};
@@ -39,7 +39,7 @@ pub(super) struct SuppressedCounts {
 /// Removes suppressed findings, and adds findings about ignores and baselines themselves.
 pub(super) fn suppress(
     args: &Args,
-    store: &Store,
+    changed: Option<&ChangedFiles>,
     targets: &Targets,
     mut verdicts: Verdicts,
 ) -> anyhow::Result<Suppressed> {
@@ -48,17 +48,16 @@ pub(super) fn suppress(
         Some(file) => write_baseline(file, &mut verdicts.findings)?,
         None => by_baselines(&targets.baselines(&args.known), &mut verdicts)?,
     };
-    if let Some(since) = &args.source.changed_since {
-        let changed = store.changed(since, &args.paths)?;
+    if let Some(changed) = changed {
         let before = || {
             let base = changed.read_base(&verdicts.input.selection)?;
             let mut base = validate_again(args, targets, base)?;
             locate(&mut base);
-            let exact = |reported: &ReportedFinding| ExactFinding::of(reported, &changed, &base.input.origins);
+            let exact = |reported: &ReportedFinding| ExactFinding::of(reported, changed, &base.input.origins);
             Ok(base.findings.iter().filter_map(exact).collect())
         };
         let origins = &verdicts.input.origins;
-        counts.unchanged = by_change(&changed, origins, &mut verdicts.findings, before)?;
+        counts.unchanged = by_change(changed, origins, &mut verdicts.findings, before)?;
     }
     verdicts.sort();
     fingerprint::set_fingerprints(&mut verdicts.findings);

@@ -139,6 +139,36 @@ fn new_findings_are_reported_in_unchanged_files_too() {
     assert_eq!(found(&root.join("sub"), &["--changed-since", "HEAD", "../a.yaml"]), ["../a.yaml:7 NK1013"]);
 }
 
+const POOL: &str = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: web}\nspec:\n  limits: {cpu: 100, memory: 400Gi}\n  \
+    template:\n    spec:\n      nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: web}\n      requirements:\n      \
+    - {key: karpenter.azure.com/sku-family, operator: In, values: [D]}\n";
+
+#[test]
+fn a_change_that_removes_the_only_class_of_a_pool_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let unused = POOL.replace("name: web", "name: other").replace("[D]", "[E]");
+    write(root, &[("class.yaml", &class("web", 40)), ("pool.yaml", POOL), ("other.yaml", &unused)]);
+    git(root, &["init", "-q"]);
+    commit(root, "first");
+    git(root, &["checkout", "-q", "-b", "branch"]);
+    git(root, &["rm", "-q", "class.yaml"]);
+    commit(root, "work");
+    let missing = "pool.yaml:8 NK2027";
+    assert_eq!(found(root, &["--changed-since", "main"]), [missing]);
+    assert_eq!(found(root, &["--changed-since", "HEAD"]), [] as [&str; 0], "it was missing before");
+    assert_eq!(found(root, &[]), [] as [&str; 0], "the input says nothing about classes");
+    // Another class is left: the same is reported, once.
+    write(root, &[("left.yaml", &class("left", 40))]);
+    assert_eq!(found(root, &["--changed-since", "main", "pool.yaml", "left.yaml"]), [missing]);
+    // A comment can ignore it.
+    let ignored =
+        POOL.replace("name: web}\n      req", "name: web} # napkeeper:ignore NK2027 is made by hand\n      req");
+    write(root, &[("pool.yaml", &ignored)]);
+    std::fs::remove_file(root.join("left.yaml")).unwrap();
+    assert_eq!(found(root, &["--changed-since", "main"]), [] as [&str; 0]);
+}
+
 #[test]
 fn histories_without_a_common_commit_are_an_error_that_helps() {
     let folder = repository();
