@@ -36,6 +36,10 @@ pub(crate) use wire;
 pub(crate) const DURATION: &str = "^([0-9]+(s|m|h))+$";
 /// Karpenter's duration, or `Never`.
 pub(crate) const DURATION_OR_NEVER: &str = "^(([0-9]+(s|m|h))+|Never)$";
+/// Duration of a disruption budget.
+pub(crate) const BUDGET_DURATION: &str = "^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$";
+/// Nodes of a disruption budget.
+pub(crate) const BUDGET_NODES: &str = "^((100|[0-9]{1,2})%|[0-9]+)$";
 /// A quantity of Kubernetes.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 /// The name part of a label key, and a label value.
@@ -50,16 +54,53 @@ const CONDITION_REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 /// Operators of `requirements[]`.
 pub(crate) const OPERATORS: [&str; 8] = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"];
 
-/// What a pattern of the schemas asks for, in words; `None` for one that speaks for itself.
-#[must_use]
-pub fn describe_pattern(pattern: &str) -> Option<&'static str> {
-    match pattern {
-        DURATION => Some("a duration such as 90s, 30m or 720h"),
-        DURATION_OR_NEVER => Some("a duration such as 90s, 30m or 720h, or Never"),
-        QUANTITY => Some("a quantity such as 500m, 2 or 4Gi"),
-        LABEL_VALUE => Some("a label value: letters, digits, '-', '_' and '.'"),
-        QUALIFIED_NAME => Some("a label key such as example.com/name"),
-        _ => None,
+/// What a pattern of the schemas asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueForm {
+    /// Hours, minutes and seconds.
+    Duration,
+    /// The same, or `Never`.
+    DurationOrNever,
+    /// Hours and minutes.
+    BudgetDuration,
+    /// Nodes of a disruption budget.
+    BudgetNodes,
+    /// A quantity of Kubernetes.
+    Quantity,
+    /// The value of a label.
+    LabelValue,
+    /// The key of a label.
+    LabelKey,
+}
+
+impl ValueForm {
+    /// The form that a pattern asks for; `None` for one that speaks for itself.
+    #[must_use]
+    pub fn of_pattern(pattern: &str) -> Option<Self> {
+        match pattern {
+            DURATION => Some(Self::Duration),
+            DURATION_OR_NEVER => Some(Self::DurationOrNever),
+            BUDGET_DURATION => Some(Self::BudgetDuration),
+            BUDGET_NODES => Some(Self::BudgetNodes),
+            QUANTITY => Some(Self::Quantity),
+            LABEL_VALUE => Some(Self::LabelValue),
+            QUALIFIED_NAME => Some(Self::LabelKey),
+            _ => None,
+        }
+    }
+
+    /// The form in words.
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Duration => "a duration such as 90s, 30m or 720h",
+            Self::DurationOrNever => "a duration such as 90s, 30m or 720h, or Never",
+            Self::BudgetDuration => "a duration in hours and minutes, such as 8h or 1h30m",
+            Self::BudgetNodes => "a number of nodes such as 5, or a percentage from 0% to 100%",
+            Self::Quantity => "a quantity such as 500m, 2 or 4Gi",
+            Self::LabelValue => "a label value: letters, digits, '-', '_' and '.'",
+            Self::LabelKey => "a label key such as example.com/name",
+        }
     }
 }
 

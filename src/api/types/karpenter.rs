@@ -4,7 +4,8 @@
 //! checked by the schema.
 
 use crate::types::common::{
-    CONDITION_TYPE, Condition, DURATION, DURATION_OR_NEVER, LABEL_VALUE, OPERATORS, QUALIFIED_NAME, ResourceList, wire,
+    BUDGET_DURATION, BUDGET_NODES, CONDITION_TYPE, Condition, DURATION, DURATION_OR_NEVER, LABEL_VALUE, OPERATORS,
+    QUALIFIED_NAME, ResourceList, wire,
 };
 use kube::CustomResource;
 use std::collections::BTreeMap;
@@ -89,10 +90,10 @@ wire! {
     /// How many nodes may be disrupted at once.
     Budget {
         /// How long the budget holds from each time of the schedule.
-        #[schemars(extend("pattern" = "^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"))]
+        #[schemars(extend("pattern" = BUDGET_DURATION))]
         duration?: String,
         /// A number of nodes, or a percentage of the pool's nodes, rounded up.
-        #[schemars(extend("default" = DEFAULT_BUDGET_NODES, "pattern" = "^((100|[0-9]{1,2})%|[0-9]+)$"))]
+        #[schemars(extend("default" = DEFAULT_BUDGET_NODES, "pattern" = BUDGET_NODES))]
         nodes: String,
         /// Reasons that the budget limits; absent is all.
         #[schemars(extend(

@@ -6,9 +6,10 @@ use crate::schema::structural::checks::numbers::NumberError;
 use crate::schema::structural::field_path::FieldPath;
 use crate::schema::structural::node::formats::Format;
 use crate::schema::structural::node::{SchemaNode, Types};
+use crate::schema::structural::suggest;
 use crate::text::re2::Pattern;
 use napkeeper_api::field_path::Segment;
-use napkeeper_api::types::common::describe_pattern;
+use napkeeper_api::types::common::ValueForm;
 use napkeeper_core::model::support::spelling::nearest;
 use serde_json::Value;
 
@@ -31,7 +32,8 @@ pub(crate) fn wrong_type(value: &Value, node: &SchemaNode, path: &FieldPath<'_>)
     let names: Vec<&str> = node.types.names().collect();
     let Some(scalar) = NotAString::of(value).filter(|_| node.types == Types::STRING) else {
         let message = format!("must be {}, got {}", article(&names), describe(value));
-        return Issue::new(&rules::TYPE, &path, message);
+        let fix = value.as_str().and_then(|text| suggest::for_type(text, node.types, path.last_key()));
+        return Issue::new(&rules::TYPE, &path, message).fix(fix);
     };
     let keys = path.segments().iter().rev().filter_map(|segment| match segment {
         Segment::Key(key) => Some(&**key),
@@ -47,10 +49,13 @@ pub(crate) fn not_one_of(value: &Value, node: &SchemaNode, path: &FieldPath<'_>)
     let path = path.to_path();
     let names: Vec<&str> = node.allowed.iter().filter_map(Value::as_str).collect();
     let given = value.as_str().unwrap_or_default();
-    let renamed = RENAMED.iter().find(|(field, old, _)| *old == given && path.last_key() == Some(*field));
-    let fix = match renamed {
+    let renamed = || RENAMED.iter().filter(|(field, _, _)| path.last_key() == Some(*field));
+    let fix = match renamed().find(|(_, old, _)| *old == given) {
         Some((_, _, now)) => Some(format!("renamed to {now}")),
-        None => nearest(given, names.iter().copied()).map(|n| format!("did you mean {n}?")),
+        // One that is nearly an old value means the new one.
+        None => nearest(given, names.iter().copied())
+            .or_else(|| renamed().find(|(_, old, _)| nearest(given, [*old]).is_some()).map(|(_, _, now)| *now))
+            .map(|meant| format!("did you mean {meant}?")),
     };
     let shown = |allowed: &Value| allowed.as_str().map_or_else(|| allowed.to_string(), ToOwned::to_owned);
     let named = node.allowed.iter().filter(|allowed| **allowed != "");
@@ -95,11 +100,11 @@ pub(crate) fn out_of_range(value: &Value, node: &SchemaNode, path: &FieldPath<'_
 }
 
 pub(crate) fn pattern(text: &str, pattern: &Pattern, path: &FieldPath<'_>) -> Issue {
-    let message = match describe_pattern(pattern.source()) {
-        Some(form) => format!("{text:?} is not {form}"),
+    let message = match ValueForm::of_pattern(pattern.source()) {
+        Some(form) => format!("{text:?} is not {}", form.describe()),
         None => format!("{text:?} does not match {}", pattern.source()),
     };
-    Issue::new(&rules::PATTERN, &path.to_path(), message)
+    Issue::new(&rules::PATTERN, &path.to_path(), message).fix(suggest::for_pattern(text, pattern))
 }
 
 pub(crate) fn format(text: &str, format: Format, path: &FieldPath<'_>) -> Issue {
@@ -113,7 +118,8 @@ pub(crate) fn combined(path: &FieldPath<'_>, message: &str) -> Issue {
 pub(crate) fn no_quantity(value: &Value, path: &FieldPath<'_>) -> Issue {
     let message = format!("{value} is not a quantity such as 500m, 2 or 4Gi");
     let is_scalar = matches!(value, Value::String(_) | Value::Number(_));
-    Issue::new(if is_scalar { &rules::PATTERN } else { &rules::TYPE }, &path.to_path(), message)
+    let rule = if is_scalar { &rules::PATTERN } else { &rules::TYPE };
+    Issue::new(rule, &path.to_path(), message).fix(value.as_str().and_then(suggest::for_quantity))
 }
 
 fn article(names: &[&str]) -> String {

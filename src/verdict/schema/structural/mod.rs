@@ -11,6 +11,7 @@ mod issues;
 mod metadata;
 mod node;
 mod pruning;
+mod suggest;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,9 @@ pub(crate) use node::SchemaNode;
 pub use node::compile::CompileError;
 pub(crate) use node::compile::{SchemaOrigin, compile};
 use serde_json::Value;
+
+/// For so many unknown fields of an object the whole schema is searched for one of that name.
+const MAX_SEARCHED: usize = 100;
 
 /// The schema of a kind.
 #[derive(Debug)]
@@ -88,11 +92,15 @@ fn others(value: &Value, form: &ObjectSchema, faults: &mut Faults) {
 fn read(value: &Value, form: &ObjectSchema) -> ValidationResult {
     let (mut stored, unknown) = pruning::prune(value, &form.schema);
     let mut result = ValidationResult::default();
-    result.unknown.extend(
-        unknown
-            .into_iter()
-            .map(|unknown| UnknownField { issue: issues::unknown(&unknown.path, unknown.names()), name: unknown.name }),
-    );
+    result.unknown.extend(unknown.into_iter().enumerate().map(|(nth, unknown)| {
+        let mut issue = issues::unknown(&unknown.path, unknown.names());
+        // An object may have thousands of them, of which nobody reads so many.
+        if issue.fix.is_none() && nth < MAX_SEARCHED {
+            let place = issue.path.last_key().and_then(|key| form.schema.only_place_of(key));
+            issue.fix = place.map(|place| format!("did you mean {place}?"));
+        }
+        UnknownField { issue, name: unknown.name }
+    }));
     let mut meta = metadata::read(&value["metadata"], &FieldPath::ROOT.field("metadata"));
     let mut inner = embedded::EmbeddedProblems::default();
     embedded::read(&mut stored, &form.schema, &FieldPath::ROOT, &mut inner);

@@ -200,6 +200,24 @@ impl SchemaNode {
         true
     }
 
+    /// The path of the only field of this name in the spec of an object; `None` if there are several or none.
+    pub(crate) fn only_place_of(&self, name: &str) -> Option<Path> {
+        let mut found = Vec::new();
+        let at = Path::from_dotted("spec");
+        self.property("spec")?.places_of(name, &at, &mut found);
+        let only = found.pop()?;
+        found.is_empty().then_some(only)
+    }
+
+    fn places_of(&self, name: &str, at: &Path, found: &mut Vec<Path>) {
+        for (key, node) in &self.properties {
+            if **key == *name {
+                found.push(at.key(key));
+            }
+            node.places_of(name, &at.key(key), found);
+        }
+    }
+
     /// A path as the API server writes it: keys of maps in brackets.
     pub(crate) fn server_path(&self, path: &Path) -> String {
         let mut current = Some(self);
