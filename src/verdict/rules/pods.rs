@@ -7,4 +7,5 @@ rules! {
     NO_EVICTION = "NK6010", Warning, "PodDisruptionBudget never allows an eviction";
     TWO_BUDGETS = "NK6011", Warning, "Pod has several PodDisruptionBudgets";
     NO_SPREAD = "NK6012", Warning, "All pods of a workload may be evicted at once";
+    NO_UNIT = "NK6020", Warning, "Memory of a container is less than a mebibyte";
 }

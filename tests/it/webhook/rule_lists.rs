@@ -30,9 +30,9 @@ const MAY_CHANGE: [&str; 9] =
     ["NK2001", "NK2003", "NK2004", "NK2011", "NK2018", "NK2021", "NK2022", "NK2030", "NK5002"];
 /// Warnings.
 const WARNED: [&str; 24] = [
-    "NK1006", "NK2002", "NK2005", "NK2006", "NK2007", "NK2008", "NK2012", "NK2013", "NK2014", "NK2028", "NK3001",
-    "NK3002", "NK3003", "NK3004", "NK3005", "NK3011", "NK3012", "NK3020", "NK3022", "NK3030", "NK5001", "NK5003",
-    "NK5007", "NK9501",
+    "NK1006", "NK2002", "NK2005", "NK2006", "NK2007", "NK2008", "NK2012", "NK2013", "NK2014", "NK2028",
+    "NK3001", "NK3002", "NK3003", "NK3004", "NK3005", "NK3011", "NK3012", "NK3020", "NK3022", "NK3030", "NK5001",
+    "NK5003", "NK5007", "NK9501",
 ];
 /// Rules that cannot apply at admission, with reasons.
 const ELSEWHERE: [(&str, &[&str]); 11] = [
@@ -40,7 +40,7 @@ const ELSEWHERE: [(&str, &[&str]); 11] = [
         "of another kind than the hook asks about",
         &[
             "NK1031", "NK2023", "NK2024", "NK2026", "NK3031", "NK3032", "NK3033", "NK4002", "NK6001", "NK6002",
-            "NK6010", "NK6011", "NK7004", "NK7005", "NK8001", "NK8002", "NK8003", "NK9003",
+            "NK6010", "NK6011", "NK6020", "NK7004", "NK7005", "NK8001", "NK8002", "NK8003", "NK9003",
         ],
     ),
     (

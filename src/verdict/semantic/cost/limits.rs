@@ -55,7 +55,13 @@ fn room(pool: &NodePool, index: &SizeIndex, sizes: &SizeSet) -> Option<Issue> {
         least.name,
         shown(name, amount(&has, name)),
     );
-    let fix = "raise the limit, which counts all nodes of the pool together, or allow smaller sizes".to_owned();
+    let fix = match name.as_ref() {
+        // Written without a unit, it is a number of bytes.
+        "memory" if *limit < 1 << 20 => {
+            format!("add a unit: {limit}Gi, or whatever all nodes of the pool may have together")
+        }
+        _ => "raise the limit, which counts all nodes of the pool together, or allow smaller sizes".to_owned(),
+    };
     Some(Issue::new(&rules::NO_ROOM, &Path::from_dotted("spec.limits").key(name), message).fix(fix))
 }
 
@@ -68,6 +74,7 @@ fn shown(name: &str, amount: i64) -> String {
     match name {
         "cpu" if amount % 1000 == 0 => (amount / 1000).to_string(),
         "cpu" => format!("{amount}m"),
+        "memory" if amount < 1 << 20 => format!("{amount} bytes"),
         "memory" => format!("{}Mi", amount >> 20),
         _ => amount.to_string(),
     }

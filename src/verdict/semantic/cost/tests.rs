@@ -55,6 +55,9 @@ fn limits_have_room_for_one_node() {
     }
     let found = files("NK5002", &[("t.yaml", &pool("a", &d4, "limits: {cpu: 1}, ", ""))]);
     assert!(found[0].message.starts_with("the cpu limit of 1") && found[0].message.contains("with 4"), "{found:?}");
+    let found = files("NK5002", &[("t.yaml", &pool("a", &d4, "limits: {memory: 128}, ", ""))]);
+    assert!(found[0].message.starts_with("the memory limit of 128 bytes"), "{found:?}");
+    assert!(found[0].fix.as_deref().unwrap().starts_with("add a unit: 128Gi"), "{found:?}");
     assert_eq!(limited(&sizes("Standard_Z9"), "cpu: 1"), [] as [&str; 0], "no size at all is another finding");
 }
 

@@ -2,6 +2,7 @@
 
 mod eviction;
 mod placement;
+mod small_amounts;
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -12,8 +13,9 @@ use crate::semantic::facts::Facts;
 use crate::semantic::{ManifestSet, ValidObject};
 use workload::Workload;
 
-/// Reports contradictory node constraints of a workload.
+/// Reports contradictory node constraints of a workload, and amounts of memory that lack a unit.
 pub(super) fn check_object(manifest: &ValidObject<'_>, _facts: &Facts, found: &mut Vec<Issue>) {
+    small_amounts::check(manifest.stored, found);
     let Some(workload) = Workload::of(manifest.object) else { return };
     if let Some(key) = workload.contradiction() {
         let message = format!("no node can satisfy this: the constraints on {key} contradict each other");

@@ -265,3 +265,24 @@ fn thousands_of_budgets_do_not_check_thousands_of_workloads() {
     let [(at, issue)] = &found[..] else { panic!("{}", found.len()) };
     assert!(*at == 7 && issue.message.contains("Budgets b-0, b-1, b-2, b-3, b-4 and 3 more select"), "{issue:?}");
 }
+
+#[test]
+fn memory_without_a_unit_is_found() {
+    for (amount, expected) in [
+        ("memory: 128", "memory 128 is 128 bytes; add a unit, such as 128Mi"),
+        ("memory: '512'", "memory 512 is 512 bytes; add a unit, such as 512Mi"),
+        ("memory: 512m", "memory 512m is 1 byte: m is a thousandth; add a unit, such as 512Mi"),
+        ("memory: 4k", "memory 4k is 4000 bytes; use a larger unit such as Mi or Gi"),
+        ("ephemeral-storage: 10", "ephemeral-storage 10 is 10 bytes; add a unit, such as 10Mi"),
+        ("memory: 0", ""),
+        ("memory: 1048576", ""),
+        ("cpu: 128", ""),
+    ] {
+        let spec = format!("containers: [{{name: a, image: a, resources: {{limits: {{{amount}}}}}}}]");
+        let found = files("NK6020", &[("t.yaml", &workload(&spec, 1))]);
+        let found: Vec<String> =
+            found.into_iter().map(|f| format!("{}; {}", f.message, f.fix.unwrap_or_default())).collect();
+        let expected: Vec<&str> = Some(expected).filter(|text| !text.is_empty()).into_iter().collect();
+        assert_eq!(found, expected, "{amount}");
+    }
+}
