@@ -61,7 +61,7 @@ pub(crate) fn text_map(map: &Labels) -> Option<BTreeMap<String, String>> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Entries of `requirements[]` together. Old label keys become their current ones.
+/// Entries of `requirements[]` together, as Karpenter reads them. Old label keys become their current ones.
 pub(crate) fn requirements(entries: &[RequirementEntry], path: &Path, found: &mut Violations) -> Requirements {
     let mut all = Requirements::new();
     for (i, entry) in entries.iter().enumerate() {
@@ -69,7 +69,7 @@ pub(crate) fn requirements(entries: &[RequirementEntry], path: &Path, found: &mu
         let operator = found.take(&at.key("operator"), entry.operator.parse::<Operator>());
         let Some(operator) = operator else { continue };
         let values = entry.values.as_deref().unwrap_or_default();
-        let requirement = found.take(&at.key("values"), Requirement::new(operator, values));
+        let requirement = found.take(&at.key("values"), Requirement::of_karpenter(operator, values));
         let least = found.take_some(&at.key("minValues"), entry.min_values.as_ref(), |n| {
             u32::try_from(*n).map_err(|_| "must be 1 to 50")
         });

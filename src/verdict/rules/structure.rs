@@ -20,6 +20,7 @@ rules! {
     MEANING = "NK1020", Error, "Fields do not make sense together";
     PLACEHOLDER = "NK1021", Error, "Placeholder was not replaced";
     UNQUOTED = "NK1022", Error, "Unquoted value is not a string";
+    IGNORED = "NK1023", Warning, "Value that Karpenter ignores";
     RULE = "NK1030", Error, "Validation rule (CEL) of the definition fails";
     BROKEN_RULE = "NK1031", Error, "Validation rule cannot be evaluated";
     DEFINITION = "NK1032", Error, "Field is unknown to the chosen definitions";

@@ -447,13 +447,73 @@ mod tests {
             ))
         };
         assert_eq!(pool("Exists"), [] as [&str; 0]);
-        assert_eq!(pool("Exists, values: [a]"), ["spec.template.spec.requirements[0].values NK1020"]);
+        // Karpenter takes these, and ignores what they say.
+        assert_eq!(pool("Exists, values: [a]"), ["spec.template.spec.requirements[0].values NK1023"]);
+        assert_eq!(pool("DoesNotExist, values: [a]"), ["spec.template.spec.requirements[0].values NK1023"]);
+        assert_eq!(pool("NotIn"), ["spec.template.spec.requirements[0] NK1023"]);
+        // It refuses this, though the definition does not.
+        assert_eq!(pool("NotIn, values: [a b]"), ["spec.template.spec.requirements[0].values[0] NK1020"]);
         for bad in ["In", "Gt, values: [a]", "In, values: [a], minValues: 2"] {
             assert_eq!(pool(bad), ["spec.template.spec.requirements NK1030"], "{bad}");
         }
         let sweep = "{apiVersion: napkeeper.io/v1alpha1, kind: OrphanSweep, metadata: {name: a}, \
                      spec: {minimumAge: {vm: 9m}, exclusions: [{}]}}";
         assert_eq!(findings(sweep), ["spec.minimumAge.vm NK1030", "spec.exclusions[0] NK1030"]);
+    }
+
+    #[test]
+    fn what_only_karpenter_refuses_is_an_error() {
+        let pool = |labels: &str, taints: &str| {
+            findings(&format!(
+                "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: a}}, spec: {{template: {{metadata: {{labels: \
+                 {{{labels}}}}}, spec: {{nodeClassRef: {{group: karpenter.azure.com, kind: AKSNodeClass, name: a}}, \
+                 requirements: [], {taints}}}}}}}}}"
+            ))
+        };
+        let taint = |key: &str, effect: &str| format!("{{key: {key}, effect: {effect}}}");
+        let (once, other) = (taint("a", "NoSchedule"), taint("a", "NoExecute"));
+        assert_eq!(pool("example.com/a: b", &format!("taints: [{once}, {other}]")), [] as [&str; 0]);
+        assert_eq!(
+            pool("", &format!("taints: [{once}, {once}], startupTaints: [{other}, {once}]")),
+            ["spec.template.spec.taints[1] NK1020", "spec.template.spec.startupTaints[1] NK1020"]
+        );
+        assert_eq!(pool("a b: c", "taints: []"), ["spec.template.metadata.labels[a b] NK1020"]);
+    }
+
+    /// `path: fix` of each finding.
+    fn fixes(text: &str) -> Vec<String> {
+        let report = result(load_text("t.yaml", text.to_owned()));
+        report.findings.iter().map(|f| format!("{}: {}", f.path, f.fix.as_deref().unwrap_or("-"))).collect()
+    }
+
+    #[test]
+    fn values_that_are_nearly_right_have_a_fix() {
+        let pool = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec:\n  limits: {memory: 400GB, cpu: 4 cores}\n  \
+                    weigth: 1\n  terminationGracePeriod: 1h\n  disruption:\n    consolidationPolicy: WhenUnderutilised\n    \
+                    consolidateAfter: never\n    budgets: [{nodes: 10 %, duration: 1 day, schedule: '@daily'}]\n  template:\n    spec:\n      \
+                    expireAfter: 30d\n      nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: a}\n      \
+                    requirements: []\n";
+        let mut found = fixes(pool);
+        found.sort();
+        let expected = [
+            "spec.disruption.budgets[0].duration: use 24h: hours are the largest unit",
+            "spec.disruption.budgets[0].nodes: use 10%",
+            "spec.disruption.consolidateAfter: use Never",
+            "spec.disruption.consolidationPolicy: did you mean WhenEmptyOrUnderutilized?",
+            "spec.limits.cpu: use 4",
+            "spec.limits.memory: use 400Gi, or 400G in powers of 1000",
+            "spec.template.spec.expireAfter: use 720h: hours are the largest unit",
+            "spec.terminationGracePeriod: did you mean spec.template.spec.terminationGracePeriod?",
+            "spec.weigth: did you mean weight?",
+        ];
+        assert_eq!(found, expected);
+        let class = "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: a}\nspec:\n  osDiskSizeGB: 400GB\n  \
+                     kubelet: {maxPods: 20}\n";
+        let expected = [
+            "spec.osDiskSizeGB: use 400: the unit is in the field's name",
+            "spec.kubelet.maxPods: did you mean spec.maxPods?",
+        ];
+        assert_eq!(fixes(class), expected);
     }
 
     #[test]

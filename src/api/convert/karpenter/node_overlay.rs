@@ -23,6 +23,12 @@ pub fn node_overlay(object: &NodeOverlay) -> Result<Overlay, Violations> {
     let uid = common::uid(&object.metadata, &mut found);
     let entries: Vec<RequirementEntry> = spec.requirements.iter().map(entry).collect();
     let requirements = common::requirements(&entries, &at.key("requirements"), &mut found);
+    for (i, requirement) in entries.iter().enumerate() {
+        // Of a NodePool Karpenter takes it, of an overlay not (`validateRequirements` in `nodeoverlay_validation.go`).
+        if requirement.operator == "NotIn" && requirement.values.as_ref().is_none_or(Vec::is_empty) {
+            found.add(&at.key("requirements").index(i).key("values"), "operator NotIn needs at least one value");
+        }
+    }
     let fixed = spec.price.as_deref();
     let fixed = found.take_some(&at.key("price"), fixed, PriceAdjustment::parse_price);
     let adjustment = spec.price_adjustment.as_deref();

@@ -118,6 +118,19 @@ impl Requirement {
         }
     }
 
+    /// Builds a requirement of a NodePool or NodeClaim, as Karpenter reads it: it ignores values of `Exists` and `DoesNotExist`,
+    /// and takes `NotIn` without values for `Exists` (`NewRequirementWithFlexibility` in `pkg/scheduling/requirement.go`).
+    ///
+    /// # Errors
+    /// [`RequirementError`] when Karpenter refuses it too.
+    pub fn of_karpenter<V: AsRef<str>>(operator: Operator, values: &[V]) -> Result<Self, RequirementError> {
+        match operator {
+            Operator::Exists | Operator::DoesNotExist => Self::new::<&str>(operator, &[]),
+            Operator::NotIn if values.is_empty() => Ok(Self::exists()),
+            _ => Self::new(operator, values),
+        }
+    }
+
     /// One of the values.
     #[must_use]
     pub fn any_of<V: AsRef<str>>(values: impl IntoIterator<Item = V>) -> Self {

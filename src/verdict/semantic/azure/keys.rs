@@ -1,7 +1,8 @@
-//! NK2005, NK2009, NK2010, NK2022, NK2030: keys and operators of requirements that no node can satisfy.
+//! NK1023, NK2005, NK2009, NK2010, NK2022, NK2030: keys and operators of requirements that no node can satisfy.
 
 use crate::finding::Issue;
 use crate::rules::azure as rules;
+use crate::rules::structure::IGNORED;
 use crate::semantic::azure::other_clouds::other_cloud;
 use crate::semantic::azure::requirements::{RequirementEntries, RequirementEntry, label_path};
 use crate::semantic::azure::values::Domain;
@@ -32,6 +33,7 @@ pub(super) fn check(
 ) {
     found.extend(unknown(entry.key, || entries.path(entry.index).key("key")));
     found.extend(of_other_cloud(entry, || entries.path(entry.index).key("key")));
+    found.extend(ignored(entry, || entries.path(entry.index)));
     if entry.is_bound() && !matches!(domain, Domain::Number | Domain::Open) {
         found.push(bound(entry, &entries.path(entry.index)));
     }
@@ -44,18 +46,39 @@ pub(super) fn check_label(key: &str, found: &mut Vec<Issue>) {
 
 /// Requirements that leave nothing of those before them, and labels of the template that do.
 pub(super) fn contradictions(entries: &RequirementEntries<'_>, found: &mut Vec<Issue>) {
-    let mut merged: BTreeMap<&str, (Requirement, Vec<usize>)> = BTreeMap::new();
+    let mut merged: BTreeMap<&str, Merged> = BTreeMap::new();
     for entry in entries.iter() {
         contradiction(&entry, &entries.path(entry.index), &mut merged, found);
     }
     for (key, value) in entries.labels() {
-        let Some((required, at)) = merged.get(labels::normalize(key)) else { continue };
-        if !required.is_empty() && !required.allows(Some(value)) {
-            let message = format!("{key}: {value} contradicts {}: {required}", requirement_paths(at));
+        let Some(Merged { all, written }) = merged.get(labels::normalize(key)) else { continue };
+        if !all.is_empty() && !all.allows(Some(value)) {
+            let message = format!("{key}: {value} contradicts {}", written.join(" and "));
             let fix = format!("remove the label: a node gets {key} from its requirements");
             found.push(Issue::new(&rules::CONTRADICTION, &label_path(key), message).fix(fix));
         }
     }
+}
+
+/// Values that Karpenter does not read, or lacks without refusing the requirement.
+fn ignored(entry: &RequirementEntry<'_>, path: impl Fn() -> Path) -> Option<Issue> {
+    let (key, operator) = (entry.key, entry.operator);
+    let first = entry.values().next();
+    let (path, message, fix) = match (operator, first) {
+        (Operator::Exists | Operator::DoesNotExist, Some((_, first))) => {
+            let meant = if operator == Operator::Exists { Operator::In } else { Operator::NotIn };
+            let message =
+                format!("Karpenter ignores the values of operator {operator}: any {key} counts, not only {first}");
+            (path().key("values"), message, format!("use operator {meant}, or remove the values"))
+        }
+        (Operator::NotIn, None) => {
+            let message =
+                format!("operator NotIn without values excludes nothing: Karpenter takes it for {key} Exists");
+            (path(), message, "add values, or use operator Exists".to_owned())
+        }
+        _ => return None,
+    };
+    Some(Issue::new(&IGNORED, &path, message).fix(fix))
 }
 
 /// A key that only other clouds set. To require that a node does not have it is harmless.
@@ -107,11 +130,18 @@ fn bound(entry: &RequirementEntry<'_>, path: &Path) -> Issue {
     Issue::new(&rules::BOUND, &path.key("operator"), message).fix(fix)
 }
 
+/// The requirements on a key so far.
+struct Merged {
+    all: Requirement,
+    /// Each with its path, as written: the domain knows `Lt [4]` as `Lte [3]`.
+    written: Vec<String>,
+}
+
 /// Reports the first requirement that contradicts earlier ones on the same key.
 fn contradiction<'v>(
     entry: &RequirementEntry<'v>,
     path: &Path,
-    merged: &mut BTreeMap<&'v str, (Requirement, Vec<usize>)>,
+    merged: &mut BTreeMap<&'v str, Merged>,
     found: &mut Vec<Issue>,
 ) {
     let Some(required) = entry.requirement() else { return };
@@ -119,19 +149,24 @@ fn contradiction<'v>(
     if key == labels::OS && !required.allows(Some("linux")) {
         found.push(not_linux(entry, &required, path));
     }
-    let (before, at) = merged.entry(key).or_insert_with(|| (Requirement::anything(), Vec::new()));
-    let both = before.intersect(&required);
-    if both.is_empty() && !before.is_empty() {
-        let message = if at.is_empty() {
-            format!("no value satisfies {key} {} [{}]", entry.operator, list(entry))
-        } else {
-            format!("{key} {required} contradicts {}: {before}", requirement_paths(at))
+    let before = merged.entry(key).or_insert_with(|| Merged { all: Requirement::anything(), written: Vec::new() });
+    let both = before.all.intersect(&required);
+    if both.is_empty() && !before.all.is_empty() {
+        let message = match &before.written[..] {
+            [] => format!("no value satisfies {key} {}", written(entry)),
+            earlier => format!("{key} {} contradicts {}", written(entry), earlier.join(" and ")),
         };
         let fix = "keep one of them: all requirements on a key must be satisfied".to_owned();
-        found.push(Issue::new(&rules::CONTRADICTION, path, message).fix((!at.is_empty()).then_some(fix)));
+        found.push(Issue::new(&rules::CONTRADICTION, path, message).fix((!before.written.is_empty()).then_some(fix)));
     }
-    at.push(entry.index);
-    *before = both;
+    before.written.push(format!("requirements[{}]: {}", entry.index, written(entry)));
+    before.all = both;
+}
+
+/// Operator and values of a requirement, as written.
+fn written(entry: &RequirementEntry<'_>) -> String {
+    let values: Vec<&str> = entry.values().map(|(_, value)| value).collect();
+    if values.is_empty() { entry.operator.to_string() } else { format!("{} [{}]", entry.operator, values.join(" ")) }
 }
 
 fn not_linux(entry: &RequirementEntry<'_>, required: &Requirement, path: &Path) -> Issue {
@@ -139,12 +174,4 @@ fn not_linux(entry: &RequirementEntry<'_>, required: &Requirement, path: &Path) 
     let message = format!("{} {required}: node auto-provisioning only creates Linux nodes", entry.key);
     let fix = "remove the requirement, and run Windows pods on an AKS node pool of another cluster".to_owned();
     Issue::new(&rules::WINDOWS_POOL, &path, message).fix(fix)
-}
-
-fn list(entry: &RequirementEntry<'_>) -> String {
-    entry.values().map(|(_, v)| v).collect::<Vec<_>>().join(" ")
-}
-
-fn requirement_paths(at: &[usize]) -> String {
-    at.iter().map(|i| format!("requirements[{i}]")).collect::<Vec<_>>().join(" and ")
 }

@@ -81,7 +81,7 @@ impl<'v> RequirementEntry<'v> {
     /// The requirement on the label.
     pub(crate) fn requirement(&self) -> Option<Requirement> {
         let values: Vec<&str> = self.values().map(|(_, v)| v).collect();
-        Requirement::new(self.operator, &values).ok().map(|r| r.with_min_values(self.min_values))
+        Requirement::of_karpenter(self.operator, &values).ok().map(|r| r.with_min_values(self.min_values))
     }
 
     /// The operator compares numbers.
