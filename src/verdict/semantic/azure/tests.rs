@@ -102,7 +102,7 @@ fn values_that_do_not_exist_have_a_nearest_one() {
         ("key: karpenter.azure.com/sku-cpu, operator: In, values: ['4', 8vcpu]", "NK2004", "use \"8\""),
         ("key: topology.kubernetes.io/region, operator: In, values: [eastus, westeuope]", "NK2002", "use westeurope"),
         ("key: topology.kubernetes.io/zone, operator: In, values: [eastus-1, westeuope-1]", "NK2002", "westeurope-1"),
-        ("key: topology.kubernetes.io/zone, operator: In, values: [eastus-1, eastus-4]", "NK2003", "westeurope-1"),
+        ("key: topology.kubernetes.io/zone, operator: In, values: [eastus-1, eastus-4]", "NK2003", "eastus-1"),
         ("key: kubernetes.io/arch, operator: In, values: [amd64, aarch64]", "NK2004", "use arm64"),
         ("key: kubernetes.azure.com/os-sku, operator: In, values: [Ubuntu, Ubuntu2204]", "NK2004", "imageFamily"),
         ("key: karpenter.sh/capacity-type, operator: In, values: [spot, Spot]", "NK2004", "case-sensitive"),
@@ -159,6 +159,25 @@ fn zones_must_belong_to_the_region() {
     assert_eq!(zone("'2'"), ["NK2003 use westeurope-2"]);
     assert_eq!(zone("zone-3"), ["NK2003 use westeurope-3"]);
     assert_eq!(zone("northeurope-2"), ["NK2003 use westeurope-2"]);
+    assert_eq!(zone("westeurope-4"), ["NK2003 use westeurope-1, westeurope-2 or westeurope-3"]);
+    let unknown = |value: &str| {
+        let requirement = format!("key: topology.kubernetes.io/zone, operator: In, values: [{value}]");
+        findings(&pool(&[&requirement]), None, None).remove(0)
+    };
+    let named = unknown("eastus-4");
+    assert!(named.message.contains("zones are eastus-1 to eastus-3"), "{named:?}");
+    assert_eq!(named.fix.as_deref(), Some("use eastus-1, eastus-2 or eastus-3"));
+    assert_eq!(unknown("'2'").fix.as_deref(), Some("put the region before the number: westeurope-2"));
+}
+
+#[test]
+fn contradictions_are_quoted_as_written() {
+    let number = |operator: &str, value: &str| {
+        format!("key: karpenter.azure.com/sku-cpu, operator: {operator}, values: ['{value}']")
+    };
+    let (greater, less) = (number("Gt", "8"), number("Lt", "4"));
+    let found = findings(&pool(&[&greater, &less]), None, None);
+    assert_eq!(found[0].message, "karpenter.azure.com/sku-cpu Lt [4] contradicts requirements[0]: Gt [8]");
 }
 
 #[test]

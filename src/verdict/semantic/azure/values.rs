@@ -284,18 +284,7 @@ fn zone(value: &str, facts: &Facts, path: impl Fn() -> Path) -> Option<Issue> {
         return None;
     }
     let own = facts.region();
-    let shown = own.map_or("westeurope", Region::as_str);
-    let Some((region, number)) = parts(value) else {
-        let number = value.rsplit(|c: char| !c.is_ascii_digit()).next().filter(|n| !n.is_empty());
-        let number = number.filter(|n| ["1", "2", "3"].contains(n)).unwrap_or("1");
-        let message =
-            format!("{value:?} is not a zone: zones are {shown}-1 to {shown}-3, or 0 for a VM without a zone");
-        let fix = match own {
-            Some(own) => format!("use {own}-{number}"),
-            None => format!("put the region before the number: {shown}-{number}"),
-        };
-        return Some(Issue::new(&rules::ZONE, &path(), message).fix(fix));
-    };
+    let Some((region, number)) = parts(value) else { return Some(no_zone(value, facts, &path())) };
     match own {
         Some(own) if own.as_str() == region => None,
         Some(own) => {
@@ -304,4 +293,24 @@ fn zone(value: &str, facts: &Facts, path: impl Fn() -> Path) -> Option<Issue> {
         }
         None => (!exists(region, facts)).then(|| unknown_region(value, region, facts, &path())),
     }
+}
+
+/// The issue of a text that is no zone.
+fn no_zone(value: &str, facts: &Facts, path: &Path) -> Issue {
+    let (prefix, number) = match value.rsplit_once('-') {
+        Some((prefix, number)) if number.bytes().all(|b| b.is_ascii_digit()) => (Some(prefix), number),
+        _ => (None, value.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default()),
+    };
+    // The region that is meant: the cluster's, else the one that the value names.
+    let named = || prefix.filter(|prefix| facts.catalog.regions().any(|known| known.as_str() == *prefix));
+    let meant = facts.region().map(Region::as_str).or_else(named);
+    let shown = meant.unwrap_or("westeurope");
+    let message = format!("{value:?} is not a zone: zones are {shown}-1 to {shown}-3, or 0 for a VM without a zone");
+    let fix = match (meant, ["1", "2", "3"].contains(&number)) {
+        (Some(region), true) => format!("use {region}-{number}"),
+        (Some(region), false) => format!("use {region}-1, {region}-2 or {region}-3"),
+        (None, true) => format!("put the region before the number: {shown}-{number}"),
+        (None, false) => format!("put the region before the number: {shown}-1"),
+    };
+    Issue::new(&rules::ZONE, path, message).fix(fix)
 }
