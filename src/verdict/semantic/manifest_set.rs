@@ -83,10 +83,20 @@ impl ManifestSet {
         Self { objects, files, several }
     }
 
+    /// The names of all files.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| &**file)
+    }
+
+    /// The name of the file of an object.
+    pub(crate) fn file(&self, retained: &RetainedObject) -> &str {
+        self.files.get(retained.at.source).map(|file| &**file).unwrap_or_default()
+    }
+
     /// Which of several clusters an object is for: the folder of its file, or what it is rendered from. Empty where all are for one.
     pub(crate) fn cluster_folder(&self, index: usize) -> &str {
         let Some(retained) = self.objects.get(index).filter(|_| self.several) else { return "" };
-        let file = self.files.get(retained.at.source).map(|f| &**f).unwrap_or_default();
+        let file = self.file(retained);
         if file.starts_with('<') {
             return file;
         }

@@ -49,41 +49,93 @@ impl Tool {
 
 /// What of the input deletes objects.
 struct PruningTools {
-    /// The first Application or Kustomization that prunes.
-    everything: Option<Tool>,
+    /// The Applications and Kustomizations that prune.
+    pruners: Vec<Pruner>,
     /// There is a HelmRelease, which deletes what its chart no longer has, and nothing else.
     release: bool,
+}
+
+/// An Application or Kustomization that prunes.
+struct Pruner {
+    tool: Tool,
+    /// The folder that it applies, by its parts; `None` if that is not known, so that it may apply everything.
+    folder: Option<Vec<String>>,
 }
 
 impl PruningTools {
     fn of(set: &ManifestSet) -> Self {
         let objects = || set.objects.iter().filter_map(tool_object);
-        Self {
-            everything: objects().find_map(|(tool, prunes)| (prunes && tool != Tool::Helm).then_some(tool)),
-            release: objects().any(|(tool, _)| tool == Tool::Helm),
-        }
+        let pruning = objects().filter(|of| of.prunes && of.tool != Tool::Helm);
+        let pruners = pruning.flat_map(|ToolObject { tool, paths, .. }| {
+            paths.into_iter().map(move |path| Pruner { tool, folder: applied_folder(path, set) })
+        });
+        Self { pruners: pruners.collect(), release: objects().any(|of| of.tool == Tool::Helm) }
     }
 
     /// The tool that would delete an object. An annotation of Argo CD or Flux does not show that the tool prunes; Helm
     /// always does.
-    fn tool(&self, retained: &RetainedObject) -> Option<Tool> {
+    fn tool(&self, retained: &RetainedObject, file: &str) -> Option<Tool> {
         let released = || retained.annotations.contains_key(HELM_RELEASE) || self.release && retained.managed_by_helm;
-        self.everything.or_else(|| released().then_some(Tool::Helm))
+        let applies = |pruner: &&Pruner| pruner.folder.as_ref().is_none_or(|folder| is_under(file, folder));
+        let pruner = self.pruners.iter().find(applies).map(|pruner| pruner.tool);
+        pruner.or_else(|| released().then_some(Tool::Helm))
     }
 }
 
-/// An object of a tool, and whether the tool prunes.
-fn tool_object(retained: &RetainedObject) -> Option<(Tool, bool)> {
+/// The folder of a path in the repository. None is known without a path, with a templated one, and where a kustomization in it may
+/// take in other folders.
+fn applied_folder(path: Option<&str>, set: &ManifestSet) -> Option<Vec<String>> {
+    let path = path.filter(|path| !path.contains(['{', '$']))?;
+    let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+    let folder: Vec<String> = parts.map(ToOwned::to_owned).collect();
+    let is_kustomization = |file: &str| {
+        file.to_lowercase().rsplit(['/', '\\']).next().is_some_and(|name| name.starts_with("kustomization"))
+    };
+    let takes_in_others = set.files().any(|file| is_kustomization(file) && is_under(file, &folder));
+    (!folder.is_empty() && !takes_in_others).then_some(folder)
+}
+
+/// True for a file below a folder of the repository, of which the input may be a part or a parent; also for one that is no file,
+/// such as what kustomize has built.
+fn is_under(file: &str, folder: &[String]) -> bool {
+    let mut parts: Vec<&str> = file.split(['/', '\\']).collect();
+    parts.pop();
+    file.starts_with('<') || parts.windows(folder.len().max(1)).any(|part| part.iter().eq(folder))
+}
+
+/// An object of a tool.
+struct ToolObject<'o> {
+    tool: Tool,
+    prunes: bool,
+    /// The paths in the repository that it applies; one that is absent is not known.
+    paths: Vec<Option<&'o str>>,
+}
+
+fn tool_object(retained: &RetainedObject) -> Option<ToolObject<'_>> {
     let Object::Other { kind, api_version, .. } = &retained.object else { return None };
     let raw = retained.raw.as_deref()?;
     let group = api_version.split('/').next().unwrap_or_default();
+    let argo = |spec| ToolObject { tool: Tool::Argo, prunes: argo_prunes(spec), paths: argo_paths(spec) };
     match (group, &**kind) {
-        ("argoproj.io", "Application") => Some((Tool::Argo, argo_prunes(&raw["spec"]))),
-        ("argoproj.io", "ApplicationSet") => Some((Tool::Argo, argo_prunes(&raw["spec"]["template"]["spec"]))),
-        ("kustomize.toolkit.fluxcd.io", "Kustomization") => Some((Tool::Flux, raw["spec"]["prune"] == true)),
-        ("helm.toolkit.fluxcd.io", "HelmRelease") => Some((Tool::Helm, true)),
+        ("argoproj.io", "Application") => Some(argo(&raw["spec"])),
+        ("argoproj.io", "ApplicationSet") => Some(argo(&raw["spec"]["template"]["spec"])),
+        ("kustomize.toolkit.fluxcd.io", "Kustomization") => {
+            let paths = vec![raw["spec"]["path"].as_str()];
+            Some(ToolObject { tool: Tool::Flux, prunes: raw["spec"]["prune"] == true, paths })
+        }
+        ("helm.toolkit.fluxcd.io", "HelmRelease") => {
+            Some(ToolObject { tool: Tool::Helm, prunes: true, paths: Vec::new() })
+        }
         _ => None,
     }
+}
+
+/// The paths of the sources of an Application.
+fn argo_paths(spec: &Value) -> Vec<Option<&str>> {
+    let several = spec["sources"].as_array().into_iter().flatten();
+    let one = spec.get("source").into_iter();
+    let paths: Vec<Option<&str>> = one.chain(several).map(|source| source["path"].as_str()).collect();
+    if paths.is_empty() { vec![None] } else { paths }
 }
 
 /// Argo CD prunes automatically only if configured; `Prune=false` may apply to a whole Application.
@@ -111,7 +163,7 @@ pub(super) fn pruning(set: &ManifestSet, found: &mut Vec<(usize, Issue)>) {
     let pruners = PruningTools::of(set);
     let at = Path::from_dotted("metadata.name");
     for (i, retained) in set.objects.iter().enumerate().filter(|(_, d)| !is_protected(d)) {
-        let Some(tool) = pruners.tool(retained) else { continue };
+        let Some(tool) = pruners.tool(retained, set.file(retained)) else { continue };
         let name = tool.name();
         let issue = match &retained.object {
             Object::NodePool(pool) => {

@@ -88,6 +88,32 @@ fn helm_deletes_only_objects_of_a_chart() {
 }
 
 #[test]
+fn a_tool_prunes_what_is_below_its_path() {
+    let flux = |path: &str| FLUX.replace("prune: true", &format!("prune: true, path: {path}"));
+    let argo = |path: &str| ARGO.replace("syncPolicy", &format!("source: {{path: {path}}}, syncPolicy"));
+    let found = |tool: &str, more: &[(&str, &str)]| {
+        let pool = pool("a", "");
+        let own = [("apps/tool.yaml", tool), ("fleet/nodes/pool.yaml", pool.as_str())];
+        files("NK4001", &[&own, more].concat()).len()
+    };
+    for (path, expected) in [
+        ("./nodes", 1),
+        ("fleet/nodes/", 1),
+        ("./", 1),
+        ("'nodes/{{name}}'", 1),
+        ("./empty", 0),
+        ("node", 0),
+        ("apps", 0),
+        ("nodes/deeper", 0),
+    ] {
+        assert_eq!(found(&flux(path), &[]), expected, "{path}");
+        assert_eq!(found(&argo(path), &[]), expected, "{path}");
+    }
+    let kustomization = ("apps/kustomization.yaml", "resources: [../fleet/nodes]\n");
+    assert_eq!(found(&flux("apps"), &[kustomization]), 1, "it may take in other folders");
+}
+
+#[test]
 fn an_annotation_of_a_tool_does_not_show_that_it_prunes() {
     for annotation in ["argocd.argoproj.io/sync-wave: '1'", "kustomize.toolkit.fluxcd.io/prune: enabled"] {
         assert_eq!(findings("NK4", &annotated(annotation)), [] as [&str; 0], "{annotation}");
