@@ -41,11 +41,11 @@ const NO_VERSION: &str = "v1 names a group, not a version";
 const AFTER: &str = "v1 requires consolidateAfter where disruption is set";
 const AT_ONCE: &str = "consolidateAfter: 0s was added, since v1 requires it here: empty and underutilized nodes are \
                        consolidated at once, as before v1, whatever a comment says; to delay this, set for \
-                       example consolidateAfter: 30s";
+                       example consolidateAfter: 1m";
 /// v1beta1 demanded a value with `WhenEmpty`, so nothing is known of how it was before.
 const EMPTY_AT_ONCE: &str = "consolidateAfter: 0s was added, since v1 requires it here: empty nodes are removed at \
                              once, whatever a comment says; to delay this, set for example \
-                             consolidateAfter: 30s";
+                             consolidateAfter: 1m";
 const PATCH: &str = "consolidateAfter is missing, and v1 requires it where disruption is set; nothing was added, \
                      because without spec.template this looks like a patch: make sure that the patched pool sets it";
 

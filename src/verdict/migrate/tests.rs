@@ -107,7 +107,7 @@ fn a_pool_of_v1beta1() {
     assert_eq!(notes.len(), 3, "{notes:#?}");
     assert!(notes[0].starts_with("29:5 since v1 an expired node is drained at once"), "{notes:#?}");
     assert!(notes[1].starts_with("25:3 consolidateAfter: 0s was added"), "{notes:#?}");
-    for part in ["as before v1, whatever a comment says", "consolidateAfter: 30s"] {
+    for part in ["as before v1, whatever a comment says", "consolidateAfter: 1m"] {
         assert!(notes[1].contains(part), "{notes:#?}");
     }
     let kubelet = "20:7 kubelet settings are now part of the AKSNodeClass, for every pool that references it: set its spec: \
