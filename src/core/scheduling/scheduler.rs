@@ -7,7 +7,7 @@
 
 use crate::model::cluster::pod::Pod;
 use crate::model::labels;
-use crate::model::names::ObjectKey;
+use crate::model::names::{NodePoolName, ObjectKey};
 use crate::scheduling::explain::{Explanations, explanations, unschedulable};
 use crate::scheduling::nodes::planned_offerings;
 use crate::scheduling::nodes::simulation_state::{RejectedPod, SchedulingState, Solution};
@@ -48,20 +48,32 @@ pub fn schedule_with_cost(input: Input<'_>, pods: &[Arc<Pod>]) -> (SchedulingRes
 /// Places pods as [`schedule`] does, and explains those that `about` selects.
 #[must_use]
 pub fn explain(input: Input<'_>, pods: &[Arc<Pod>], about: impl Fn(&ObjectKey) -> bool) -> Explanations {
-    explanations(input, solve(input, pods), about)
+    let mut explained = explanations(input, solve(input, pods), about);
+    // A suggestion is computed for one pod, but a limit must have room for all of them together.
+    let limited = explained.pools_with_low_limits();
+    if !limited.is_empty() {
+        let unlimited = solve_without_limits(input, pods, &limited);
+        explained.raise_limits(input.snapshot, &unlimited.state.open.limits);
+    }
+    explained
 }
 
 fn solve(input: Input<'_>, pods: &[Arc<Pod>]) -> Solution {
+    solve_without_limits(input, pods, &BTreeSet::new())
+}
+
+/// Places pods as if some pools had no limits.
+fn solve_without_limits(input: Input<'_>, pods: &[Arc<Pod>], lifted: &BTreeSet<NodePoolName>) -> Solution {
     match SpreadDefaults::of(input.snapshot) {
         Some(defaults) => {
             let complete = |pod: &Arc<Pod>| defaults.complete(pod).unwrap_or_else(|| Arc::clone(pod));
-            attempt(input, &pods.iter().map(complete).collect::<Vec<_>>())
+            attempt(input, &pods.iter().map(complete).collect::<Vec<_>>(), lifted)
         }
-        None => attempt(input, pods),
+        None => attempt(input, pods, lifted),
     }
 }
 
-fn attempt(input: Input<'_>, pods: &[Arc<Pod>]) -> Solution {
+fn attempt(input: Input<'_>, pods: &[Arc<Pod>], lifted: &BTreeSet<NodePoolName>) -> Solution {
     // Pods that are to be rescheduled leave their current node.
     let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
     let is_topological = pods.iter().any(|pod| {
@@ -74,6 +86,7 @@ fn attempt(input: Input<'_>, pods: &[Arc<Pod>]) -> Solution {
     loop {
         attempts.next();
         let mut state = SchedulingState::new((input, &volumes), &leaving, is_topological, late_domains);
+        state.open.limits.lift(lifted);
         let (pending, rejected) = pods_to_place((input, &volumes), pods, &mut state);
         let unschedulable = state.solve(pending);
         match state.constraints.topology.late_domains().filter(|_| !attempts.is_empty()) {

@@ -5,7 +5,7 @@ use napkeeper_core::scheduling::{
     ExplainedResult, Explanation, Explanations, FilterCriterion, NewNodesSummary, PlacementExplanation,
     PlacementSummary, PoolFilterSteps, SuggestedChange, TopologyCause, UnschedulableExplanation,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Most names of pods in one explanation.
 const MAX_PODS: usize = 20;
@@ -73,6 +73,7 @@ fn new_nodes(nodes: &NewNodesSummary) -> Value {
         "pool": nodes.pool.as_str(),
         "size": nodes.first_offering.key.size.as_str(),
         "zone": nodes.first_offering.key.zone.as_str(),
+        "zones": nodes.zones.iter().map(|(zone, nodes)| (zone.to_string(), json!(nodes))).collect::<Map<_, _>>(),
         "capacityType": nodes.first_offering.key.capacity_type.as_str(),
         "price": nodes.first_offering.price.nanos(),
         "cost": format!("{}/h", nodes.first_offering.price),

@@ -97,6 +97,7 @@ fn new_nodes(out: &mut dyn Write, nodes: &NewNodesSummary) -> io::Result<()> {
         node_count,
         pool,
         first_offering: best,
+        zones,
         own_pods: own,
         other_pods: others,
         requests,
@@ -105,7 +106,15 @@ fn new_nodes(out: &mut dyn Write, nodes: &NewNodesSummary) -> io::Result<()> {
         ..
     } = nodes;
     let new = if *node_count == 1 { "new node".to_owned() } else { format!("{node_count} new nodes") };
-    row(out, "node", &format!("{new} in NodePool {pool}: {} at {}/h (VM and OS disk)", best.key, best.price))?;
+    let offering = match zones.len() {
+        0 | 1 => best.key.to_string(),
+        _ => {
+            let zones: Vec<(String, usize)> = zones.iter().map(|(zone, nodes)| (zone.to_string(), *nodes)).collect();
+            format!("{} {} in {}", best.key.size, best.key.capacity_type, counted(&zones, zones.len(), VALUES))
+        }
+    };
+    let each = if *node_count == 1 { "" } else { " each" };
+    row(out, "node", &format!("{new} in NodePool {pool}: {offering} at {}/h{each} (VM and OS disk)", best.price))?;
     let first = if *node_count == 1 { "" } else { " on the first node" };
     let pods = plural(own + others, "pod");
     let reason = match size.fitting {

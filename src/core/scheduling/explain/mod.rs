@@ -7,13 +7,14 @@
 pub(crate) mod display;
 pub(crate) mod filter_steps;
 pub(crate) mod placed;
+pub(crate) mod raised_limits;
 pub(crate) mod size;
 pub(crate) mod suggestion;
 pub(crate) mod unschedulable;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::claim::PlannedOffering;
 use crate::model::cluster::pod::{Pod, PodShape};
-use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
+use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey, Zone};
 use crate::model::requirements::Requirements;
 use crate::scheduling::explain::filter_steps::{PoolFilterSteps, filter_steps};
 use crate::scheduling::explain::placed::explain_placed;
@@ -123,6 +124,8 @@ pub struct NewNodesSummary {
     pub skipped_pools: Vec<(NodePoolName, UnschedulableReason)>,
     /// The offering that is requested first.
     pub first_offering: PlannedOffering,
+    /// The zones in which nodes are requested first, and how many nodes in each.
+    pub zones: BTreeMap<Zone, usize>,
     /// How many offerings are requested, one after another, if Azure refuses them.
     pub offering_count: usize,
     /// How many of these pods it holds.

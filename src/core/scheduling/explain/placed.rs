@@ -153,11 +153,16 @@ fn new_nodes_summary(
     skipped_pools.dedup_by(|(b, _), (a, _)| a == b);
     skipped_pools.truncate(MAX_NAMES);
     let others = new.pods.len().saturating_sub(*own);
+    let mut zones = BTreeMap::new();
+    for first in nodes.keys().filter_map(|node| result.new_nodes.get(*node)?.offerings.first()) {
+        *zones.entry(first.key.zone.clone()).or_default() += 1;
+    }
     Some(NewNodesSummary {
         node_count: nodes.len(),
         pool: new.pool.clone(),
         skipped_pools,
         first_offering: new.offerings.first()?.clone(),
+        zones,
         offering_count: new.offerings.len(),
         own_pods: *own,
         other_pods: others,

@@ -9,13 +9,15 @@ use crate::scheduling::offerings::available::{AvailableOfferings, InstanceCandid
 use crate::scheduling::offerings::headroom::{
     QuotaHeadroom, QuotaShortage, ReservationHeadroom, ReservationShortage, SubnetHeadroom,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Limits on launches and their usage, including NodeClaims in flight and open nodes.
 #[derive(Clone)]
 pub(crate) struct LaunchLimits {
     usage_by_pool: BTreeMap<NodePoolName, PoolUsage>,
+    /// Pools whose limits do not count, to find how much they would need.
+    lifted: BTreeSet<NodePoolName>,
     /// Remaining quotas, for all pools together.
     quota: QuotaHeadroom,
     /// Remaining subnet addresses.
@@ -49,11 +51,17 @@ impl LaunchLimits {
         let AvailableOfferings { quota, subnets, reservations, .. } = input.available;
         Self {
             usage_by_pool: pools.collect(),
+            lifted: BTreeSet::new(),
             quota: quota.clone(),
             subnets: subnets.clone(),
             reservations: reservations.clone(),
             new_nodes_left: input.max_new_nodes,
         }
+    }
+
+    /// Lets some pools exceed their limits.
+    pub(crate) fn lift(&mut self, pools: &BTreeSet<NodePoolName>) {
+        self.lifted.clone_from(pools);
     }
 
     pub(crate) fn subnets(&self) -> &SubnetHeadroom {
@@ -120,13 +128,13 @@ impl LaunchLimits {
 
     fn within_node_limit(&self, pool: &NodePool) -> bool {
         let below = |most: i64| self.usage_by_pool.get(&pool.name).is_some_and(|used| used.nodes < most);
-        pool.limits.nodes.is_none_or(below)
+        pool.limits.nodes.is_none_or(below) || self.lifted.contains(&pool.name)
     }
 
     /// The same of resources alone; `instead` of a node that has been counted, if that is given.
     fn within_resource_limits(&self, pool: &NodePool, capacity: &Resources, instead: Option<&Resources>) -> bool {
         let limits = &pool.limits;
-        if limits.resources.is_empty() {
+        if limits.resources.is_empty() || self.lifted.contains(&pool.name) {
             return true;
         }
         let Some(used) = self.usage_by_pool.get(&pool.name) else { return false };

@@ -337,3 +337,35 @@ fn an_explanation_is_of_the_actual_result_and_of_the_requested_pods() {
     assert_eq!((&new_nodes.first_offering, new_nodes.offering_count), (&new.offerings[0], new.offerings.len()));
     assert_eq!(new_nodes.own_pods + new_nodes.other_pods, new.pods.len());
 }
+
+#[test]
+fn raised_limits_are_enough_for_all_pods() {
+    for (cpu, count) in [(4_000, 12), (10_000, 12), (18_000, 30), (40_000, 100)] {
+        let mut limited = pool("limited");
+        limited.limits.resources.insert(Arc::from("cpu"), cpu);
+        limited.limits.resources.insert(Arc::from("memory"), 64 * GIB);
+        limited.limits.nodes = Some(9);
+        let pending = [pods("p", shape("a", 1500, 1), count), pods("q", shape("b", 700, 2), 5)].concat();
+        let explained = explanations(&cluster([limited.clone()]), &pending);
+        let suggestion = unschedulable_explanation(&explained).suggestion.clone().unwrap();
+        for change in suggestion.changes {
+            let SuggestedChange::RaiseLimit(name, to) = change else { panic!("{change:?}") };
+            match &*name {
+                "nodes" => limited.limits.nodes = Some(to),
+                _ => drop(limited.limits.resources.insert(name, to)),
+            }
+        }
+        let explained = explanations(&cluster([limited]), &pending);
+        assert!(explained.all_placed(), "{cpu} {count}: {explained:?}");
+    }
+}
+
+#[test]
+fn all_zones_of_new_nodes_are_named() {
+    let spread_pods = PodShape { spread: vec![spread(labels::ZONE, "a", 1)], ..shape("a", 1500, 1) };
+    let explained = explanations(&cluster([pool("general")]), &pods("p", spread_pods, 3));
+    let nodes = new_nodes_summary(&explained);
+    assert!(nodes.node_count > 1, "{nodes:?}");
+    assert_eq!(nodes.zones.len(), 3, "{nodes:?}");
+    assert_eq!(nodes.zones.values().sum::<usize>(), nodes.node_count);
+}
