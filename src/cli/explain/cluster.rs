@@ -118,7 +118,10 @@ async fn saved(path: &Path, namespace: &str, kinds: BTreeSet<WatchedKind>) -> an
     for kind in REQUIRED.into_iter().filter(|kind| *kind != WatchedKind::Nodes) {
         if !objects.contains_key(plural(kind)) {
             let shown = path.display();
-            bail!("--from {shown}: no {} found; list everything with: {LIST} > cluster.json", plural(kind));
+            bail!(
+                "--from {shown}: no {} found; list everything with: {LIST} > cluster.json; manifests are given without --from",
+                plural(kind)
+            );
         }
     }
     // Of ConfigMaps only the pause switch is read; saved ones are not selected by name.
@@ -137,17 +140,35 @@ async fn saved(path: &Path, namespace: &str, kinds: BTreeSet<WatchedKind>) -> an
     Ok(listed)
 }
 
-/// The objects of a file, or of all JSON files of a folder. `command` lists what is needed.
+/// The objects of a file, of the standard input (`-`), or of all JSON and YAML files of a folder. `command` lists what is needed.
 pub(crate) fn saved_objects(path: &Path, command: &str) -> anyhow::Result<Objects> {
     let mut objects = Objects::new();
-    for file in json_files(path)? {
+    if path.as_os_str() == "-" {
+        let text = std::io::read_to_string(std::io::stdin()).context("--from: reading the standard input")?;
+        add_text("-", &text, command, &mut objects)?;
+        return Ok(objects);
+    }
+    for file in saved_files(path)? {
         let shown = file.display().to_string();
         let text = std::fs::read_to_string(&file).with_context(|| format!("--from: reading {shown}"))?;
-        let value: Value = serde_json::from_str(&text)
-            .with_context(|| format!("--from: {shown} is not valid JSON; recreate it with: {command} > {shown}"))?;
-        add(value, &mut objects);
+        add_text(&shown, &text, command, &mut objects)?;
     }
     Ok(objects)
+}
+
+/// Adds the objects of a text in JSON, or else in YAML.
+fn add_text(shown: &str, text: &str, command: &str, objects: &mut Objects) -> anyhow::Result<()> {
+    if let Ok(value) = serde_json::from_str(text) {
+        add(value, objects);
+        return Ok(());
+    }
+    let reading = napkeeper_api::yaml::read(shown, text);
+    if let Some(problem) = reading.problems.first() {
+        let (at, message) = (problem.position, &problem.message);
+        bail!("--from: {shown}:{at} is neither JSON nor YAML: {message}; recreate it with: {command} > cluster.json");
+    }
+    reading.documents.into_iter().for_each(|document| add(document.value, objects));
+    Ok(())
 }
 
 /// The plural name of a kind, as in a path.
@@ -155,7 +176,7 @@ pub(crate) fn plural(kind: WatchedKind) -> &'static str {
     kind.resource().split('.').next().unwrap_or_default()
 }
 
-fn json_files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn saved_files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let shown = path.display();
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -163,7 +184,9 @@ fn json_files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(path).with_context(|| format!("--from: reading {shown}"))? {
         let file = entry.with_context(|| format!("--from: reading {shown}"))?.path();
-        files.extend(file.extension().is_some_and(|extension| extension == "json").then_some(file));
+        let is_saved =
+            file.extension().is_some_and(|extension| ["json", "yaml", "yml"].iter().any(|e| extension == *e));
+        files.extend(is_saved.then_some(file));
     }
     files.sort();
     Ok(files)

@@ -41,7 +41,7 @@ Exit codes: 0 all pods can be scheduled, 1 some cannot, 2 error (bad input or I/
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Name of a pod or workload, or kind and name: deployment/web, statefulset/db, job/train.
+    /// Name of a pod or workload, or kind and name: pod/web-0, deployment/web, statefulset/db, job/train.
     #[arg(value_name = "NAME")]
     name: String,
     /// Folder or file of manifests, or - for standard input [default: the cluster].
@@ -52,7 +52,7 @@ pub(super) struct Args {
     /// Namespace.
     #[arg(short, long, value_name = "NAMESPACE", default_value = "default")]
     namespace: String,
-    /// Output of `kubectl get -o json` instead of the cluster: a file, or a folder of files.
+    /// Output of `kubectl get` as JSON or YAML instead of the cluster: a file, a folder of files, or - for standard input.
     #[arg(long, value_name = "PATH", conflicts_with = "kubeconfig")]
     from: Option<PathBuf>,
     /// Kubeconfig [default: the pod's service account, else the user's kubeconfig].
@@ -95,6 +95,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let Some(state) = state(args, &query)? else { return Ok(Outcome::Incomplete) };
     let matched = query.find(&state.snapshot);
     if matched.is_empty() {
+        if query.of_any_kind().is_some_and(|any| !any.find(&state.snapshot).is_empty()) {
+            return Err(query.not_a_pod(&state.from));
+        }
         return Err(query.not_found(&state.snapshot, &state.from, &[]));
     }
     let report = PodReport::new(&query, &state, &matched);
@@ -133,7 +136,14 @@ fn state(args: &Args, query: &PodQuery) -> anyhow::Result<Option<SchedulingState
             region,
             catalog: &priced,
         };
-        let Some((mut state, region)) = files::state(&files, query)? else { return Ok(None) };
+        let found = files::state(&files, query).map_err(|error| match query.of_any_kind() {
+            // Kind pod and the name of a workload, whose pods have other names.
+            Some(any) if matches!(files::state(&files, &any), Ok(Some(_))) => {
+                query.not_a_pod(&path.display().to_string())
+            }
+            _ => error,
+        })?;
+        let Some((mut state, region)) = found else { return Ok(None) };
         if published.is_some() {
             CatalogSources { region: Some(&region), ..sources(published) }.add_to(&mut state.snapshot, state.now)?;
         }
@@ -141,7 +151,10 @@ fn state(args: &Args, query: &PodQuery) -> anyhow::Result<Option<SchedulingState
     }
     let (saved, kubeconfig) = (args.from.as_deref(), args.kubeconfig.as_deref());
     let read = cluster::read(saved, kubeconfig, &args.facts_namespace, cluster::kinds_of_scheduling());
-    let (mut listed, from) = read.context("no folder of manifests is given, and a cluster cannot be read")?;
+    let (mut listed, from) = match saved {
+        Some(_) => read?,
+        None => read.context("no folder of manifests is given, and a cluster cannot be read")?,
+    };
     published = published.or_else(|| listed.published.take());
     let (mut snapshot, now) = (listed.snapshot, Timestamp::now());
     sources(published).add_to(&mut snapshot, now)?;

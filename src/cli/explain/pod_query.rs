@@ -116,6 +116,22 @@ impl PodQuery {
         }
     }
 
+    /// The same name without the kind, where that is pod.
+    pub(super) fn of_any_kind(&self) -> Option<Self> {
+        let Self { namespace, text, name, .. } = self;
+        let any =
+            || Self { namespace: namespace.clone(), text: text.clone(), kind: QueryKind::Any, name: name.clone() };
+        (self.kind == QueryKind::Pod).then(any)
+    }
+
+    /// The error that the name is that of a workload and not of a pod.
+    pub(super) fn not_a_pod(&self, from: &str) -> anyhow::Error {
+        let Self { name, namespace, .. } = self;
+        anyhow::anyhow!(
+            "{from}: no pod is named {name} in namespace {namespace}, but a workload is: use {name} without kind for its pods"
+        )
+    }
+
     /// An error that nothing matches, with similar names.
     pub(super) fn not_found(&self, snapshot: &Snapshot, from: &str, workloads: &[ObjectKey]) -> anyhow::Error {
         let in_namespace = |key: &&ObjectKey| key.namespace == self.namespace;

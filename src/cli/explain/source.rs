@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Where a cluster is read from.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ClusterArgs {
-    /// Output of `kubectl get -o json` instead of the cluster: a file, or a folder of files.
+    /// Output of `kubectl get` as JSON or YAML instead of the cluster: a file, a folder of files, or - for standard input.
     #[arg(long, value_name = "PATH", conflicts_with = "kubeconfig")]
     from: Option<PathBuf>,
     /// Kubeconfig [default: the pod's service account, else the user's kubeconfig].

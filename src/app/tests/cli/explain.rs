@@ -299,8 +299,12 @@ fn an_unknown_pod_exits_with_2_and_the_nearest_name() {
     let empty = folder.path().join("empty.json");
     fs::write(&empty, "{\"items\": []}").unwrap();
     refused(&["web", "--from", empty.to_str().unwrap()], "no pods found; list everything with: kubectl get pods,nodes");
-    fs::write(&empty, "apiVersion: v1").unwrap();
-    refused(&["web", "--from", empty.to_str().unwrap()], "is not valid JSON");
+    fs::write(&empty, "{\"items\": [").unwrap();
+    refused(&["web", "--from", empty.to_str().unwrap()], "is neither JSON nor YAML");
+    refused(
+        &["pod/inflate", &path],
+        "no pod is named inflate in namespace default, but a workload is: use inflate without kind",
+    );
     let file = saved(folder.path(), vec![general(), pod("web-0", "1", json!({}))]);
     refused(&["wep-0", "-n", "shop", "--from", file.to_str().unwrap()], "did you mean web-0?");
     refused(&["web-0", "--kubeconfig", "/nowhere/config"], "reading kubeconfig /nowhere/config");

@@ -162,3 +162,26 @@ fn that_its_node_pool_is_being_deleted_is_told_of_a_node_of_ours() {
     let managed: Value = serde_json::from_slice(&explain("general-x2k9q", &file, &["-o", "json"]).stdout).unwrap();
     assert_eq!(managed["nodePoolDeletedAt"], Value::Null);
 }
+
+#[test]
+fn saved_objects_may_be_yaml_or_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = cluster(folder.path());
+    let text = fs::read_to_string(&file).unwrap();
+    // One document an object, as several calls of kubectl write them.
+    let list: Value = serde_json::from_str(&text).unwrap();
+    let documents: String = list["items"].as_array().unwrap().iter().map(|item| format!("---\n{item}\n")).collect();
+    let yaml = folder.path().join("cluster.yaml");
+    fs::write(&yaml, documents).unwrap();
+    let given = fs::File::open(&file).unwrap();
+    let args = ["explain", "node", "general-x2k9q", "--from", "-", "-o", "json"];
+    let piped = Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(args).stdin(given).output().unwrap();
+    let [expected, of_yaml, of_input] =
+        [explain("general-x2k9q", &file, &["-o", "json"]), explain("general-x2k9q", &yaml, &["-o", "json"]), piped]
+            .map(|output| {
+                let mut report: Value = serde_json::from_slice(&output.stdout).map_err(|_| stderr(&output)).unwrap();
+                report["from"] = Value::Null;
+                report
+            });
+    assert_eq!((&of_yaml, &of_input), (&expected, &expected));
+}
