@@ -75,6 +75,7 @@ pub(super) fn report(input: &Input) -> anyhow::Result<Report> {
         remarks,
         findings: Vec::new(),
         omitted: 0,
+        omitted_in_use: 0,
         totals: BTreeMap::new(),
         orphans: Total::default(),
         savings: Total::default(),
@@ -144,10 +145,10 @@ fn action(status: AuditStatus, kind: ResourceKind, reported_only: bool) -> Strin
         ResourceKind::DataDisk => "delete the disk and its data",
     };
     match status {
+        AuditStatus::Unknown => "none until every listing is complete".to_owned(),
         _ if reported_only => "report only".to_owned(),
         AuditStatus::Orphan | AuditStatus::Unproven => deletion.to_owned(),
         AuditStatus::Suspect => format!("{deletion}, once confirmed as an orphan"),
-        AuditStatus::Unknown => "none until every listing is complete".to_owned(),
         AuditStatus::Foreign | AuditStatus::Protected | AuditStatus::InFlight | AuditStatus::Owned => {
             "nothing".to_owned()
         }

@@ -104,7 +104,7 @@ struct Identity {
 #[derive(Debug, clap::Args)]
 struct View {
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table, value_name = "FORMAT")]
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
     output: OutputFormat,
     /// Show only these kinds. Can be repeated.
     #[arg(long, value_parser = kind_parser(), value_delimiter = ',', value_name = "KIND")]
@@ -123,8 +123,9 @@ struct View {
 /// How a report is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OutputFormat {
-    /// For people.
-    Table,
+    /// A table for people.
+    #[value(alias = "table")]
+    Text,
     /// For programs: one JSON object. The same input gives the same output.
     Json,
     /// For a comment on a pull request or a ticket.
@@ -186,20 +187,25 @@ fn status_parser() -> impl TypedValueParser<Value = AuditStatus> {
 
 impl View {
     fn shows(&self, finding: &ResourceFinding) -> bool {
-        let of_kind = self.kind.is_empty() || self.kind.contains(&finding.kind);
         let of_status = if self.status.is_empty() {
             self.all || !finding.status.is_in_use()
         } else {
             self.status.contains(&finding.status)
         };
-        of_kind && of_status
+        self.has_kind(finding) && of_status
+    }
+
+    fn has_kind(&self, finding: &ResourceFinding) -> bool {
+        self.kind.is_empty() || self.kind.contains(&finding.kind)
     }
 
     /// Drops findings that are not shown, and counts them.
     fn filter(&self, mut report: Report) -> Report {
-        let all = report.findings.len();
-        report.findings.retain(|finding| self.shows(finding));
-        report.omitted = all - report.findings.len();
+        let (shown, omitted): (Vec<_>, Vec<_>) = report.findings.into_iter().partition(|finding| self.shows(finding));
+        let with_all = omitted.iter().filter(|finding| self.status.is_empty() && self.has_kind(finding));
+        report.omitted_in_use = with_all.count();
+        report.omitted = omitted.len();
+        report.findings = shown;
         report
     }
 }

@@ -150,6 +150,8 @@ pub(super) struct Report {
     pub(super) findings: Vec<ResourceFinding>,
     /// Findings that the filters left out.
     pub(super) omitted: usize,
+    /// Those of them that are in use, which `--all` shows.
+    pub(super) omitted_in_use: usize,
     pub(super) totals: BTreeMap<&'static str, Total>,
     /// All orphans, confirmed or not.
     pub(super) orphans: Total,

@@ -15,7 +15,7 @@ use std::io::Write;
 impl Format<Report> for OutputFormat {
     fn write(self, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
         match self {
-            Self::Table => table::write(report, out)?,
+            Self::Text => table::write(report, out)?,
             Self::Json => write_json(report, out)?,
             Self::Markdown => markdown::write(report, out)?,
             Self::Csv => csv::write(report, out)?,

@@ -19,6 +19,11 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     }
     if !report.is_complete {
         writeln!(out, "\nA listing is incomplete, so nothing is reported as an orphan.")?;
+        let common = common_lines(report);
+        if !common.is_empty() {
+            writeln!(out, "For each resource of status unknown:")?;
+            common.iter().try_for_each(|(word, text)| put(out, word, text))?;
+        }
     }
     // That it is not the configured cluster comes first.
     let of_cluster = |remark: &&Remark| remark.about == RemarkSubject::Cluster;
@@ -42,6 +47,7 @@ fn findings(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let widths: [usize; 6] = std::array::from_fn(width);
     writeln!(out)?;
     line(out, &HEAD.map(str::to_owned), &widths, DIM)?;
+    let common = common_lines(report);
     for (row, cells) in report.findings.iter().zip(&cells) {
         let style = match row.status {
             AuditStatus::Orphan | AuditStatus::Unproven => ERROR,
@@ -49,9 +55,33 @@ fn findings(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             AuditStatus::Foreign | AuditStatus::Protected | AuditStatus::InFlight | AuditStatus::Owned => Style::new(),
         };
         line(out, cells, &widths, style)?;
-        detail(row, out)?;
+        detail(row, &common, out)?;
     }
     Ok(())
+}
+
+/// Action and reasons of all resources of unknown status, where there are several: an incomplete listing gives each the same,
+/// which is written once.
+fn common_lines(report: &Report) -> Vec<(&'static str, String)> {
+    let mut unknown = report.findings.iter().filter(|row| row.status == AuditStatus::Unknown);
+    let (Some(first), Some(second)) = (unknown.next(), unknown.next()) else { return Vec::new() };
+    let mut common = lines(first);
+    for row in std::iter::once(second).chain(unknown) {
+        let own = lines(row);
+        common.retain(|line| own.contains(line));
+    }
+    common
+}
+
+/// Action and reasons of a resource, each after its word.
+fn lines(row: &ResourceFinding) -> Vec<(&'static str, String)> {
+    if row.status.is_in_use() {
+        return Vec::new();
+    }
+    let is_kept = matches!(row.status, AuditStatus::Foreign | AuditStatus::Protected);
+    let word = if is_kept { "kept" } else { "blocked" };
+    let reasons = reasons(row).into_iter().map(|reason| (word, reason));
+    std::iter::once(("action", row.action.clone())).chain(reasons).collect()
 }
 
 fn cells(row: &ResourceFinding, report: &Report) -> [String; 6] {
@@ -76,20 +106,19 @@ fn line(out: &mut dyn Write, cells: &[String; 6], widths: &[usize; 6], style: St
     writeln!(out, "{style}{}{style:#}", text.trim_end())
 }
 
-fn detail(row: &ResourceFinding, out: &mut dyn Write) -> io::Result<()> {
-    let mut put = |word: &str, text: &str| match text {
+fn detail(row: &ResourceFinding, common: &[(&'static str, String)], out: &mut dyn Write) -> io::Result<()> {
+    put(out, "tags", &tags(row))?;
+    put(out, "evidence", &row.evidence.join("; "))?;
+    let is_common = |line: &(&'static str, String)| row.status == AuditStatus::Unknown && common.contains(line);
+    lines(row).iter().filter(|line| !is_common(line)).try_for_each(|(word, text)| put(out, word, text))
+}
+
+/// A line below a resource, after its word; none without a text.
+fn put(out: &mut dyn Write, word: &str, text: &str) -> io::Result<()> {
+    match text {
         "" => Ok(()),
         text => writeln!(out, "  {DIM}{word:<9}{DIM:#}{}", one_line(text)),
-    };
-    put("tags", &tags(row))?;
-    put("evidence", &row.evidence.join("; "))?;
-    if row.status.is_in_use() {
-        return Ok(());
     }
-    put("action", &row.action)?;
-    let is_kept = matches!(row.status, AuditStatus::Foreign | AuditStatus::Protected);
-    let word = if is_kept { "kept" } else { "blocked" };
-    reasons(row).iter().try_for_each(|reason| put(word, reason))
 }
 
 fn approvals(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -119,12 +148,15 @@ fn totals(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             status.as_str()
         )?;
     }
-    if report.omitted > 0 {
-        writeln!(
-            out,
-            "{DIM}{} not shown: use --all to include those in use{DIM:#}",
-            plural(report.omitted, "resource")
-        )?;
+    if report.omitted_in_use > 0 {
+        let count = plural(report.omitted_in_use, "resource");
+        writeln!(out, "{DIM}{count} in use not shown: use --all to include them{DIM:#}")?;
+    }
+    match report.omitted - report.omitted_in_use {
+        0 => {}
+        others => {
+            writeln!(out, "{DIM}{} not shown because of --kind or --status{DIM:#}", plural(others, "resource"))?;
+        }
     }
     if report.is_conclusive() {
         writeln!(out, "{BOLD}{}{BOLD:#}", sum(report))?;

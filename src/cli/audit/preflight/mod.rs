@@ -53,12 +53,12 @@ impl PreflightReport {
     }
 }
 
-const UNSUPPORTED: &str = "--as-controller supports only -o table and -o json";
+const UNSUPPORTED: &str = "--as-controller supports only -o text and -o json";
 
 impl Format<PreflightReport> for OutputFormat {
     fn write(self, report: &PreflightReport, out: &mut dyn Write) -> anyhow::Result<()> {
         match self {
-            Self::Table => Ok(table::write(report, out)?),
+            Self::Text => Ok(table::write(report, out)?),
             Self::Json => write_json(report, out),
             _ => bail!(UNSUPPORTED),
         }
@@ -67,6 +67,6 @@ impl Format<PreflightReport> for OutputFormat {
 
 /// Refuses other formats before any request is sent.
 pub(super) fn check_format(format: OutputFormat) -> anyhow::Result<()> {
-    ensure!(matches!(format, OutputFormat::Table | OutputFormat::Json), UNSUPPORTED);
+    ensure!(matches!(format, OutputFormat::Text | OutputFormat::Json), UNSUPPORTED);
     Ok(())
 }

@@ -191,7 +191,7 @@ fn first_errors_name_problem_location_and_remedy() {
             [&["--azure-endpoint", "http://127.0.0.1:1", "--azure-token-file", &nothing][..], &WHICH].concat(),
             vec![&*nothing, "the file is empty; it must contain a token"],
         ),
-        (vec!["--as-controller", "-o", "csv"], vec!["--as-controller supports only -o table and -o json"]),
+        (vec!["--as-controller", "-o", "csv"], vec!["--as-controller supports only -o text and -o json"]),
     ] {
         let output = audit(&args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -304,4 +304,30 @@ fn a_rejected_token_and_an_absent_group_are_reported_once_without_retries() {
         assert!(stdout(&controller).is_empty());
         assert!(requests.load(Ordering::SeqCst) <= 4, "it was tried again");
     }
+}
+
+#[test]
+fn what_an_incomplete_listing_means_for_every_resource_is_said_once() {
+    let folder = copy();
+    fs::remove_file(folder.path().join("volumeattachments.json")).unwrap();
+    let table = stdout(&audit(&["--from", text(folder.path())]));
+    for once in ["none until every listing is complete", "(partial_listing)"] {
+        assert_eq!(table.matches(once).count(), 1, "{once}: {table}");
+    }
+    assert!(table.matches(" unknown ").count() > 20, "{table}");
+}
+
+#[test]
+fn resources_that_a_filter_leaves_out_are_not_called_in_use() {
+    let folder = cases().join("saved");
+    let last_lines = |args: &[&str]| {
+        let table = stdout(&audit(&[&["--from", text(&folder)], args].concat()));
+        table.lines().filter(|line| line.contains("not shown")).map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    let in_use = |n: usize| format!("{n} resources in use not shown: use --all to include them");
+    let filtered = |n: usize| format!("{n} resources not shown because of --kind or --status");
+    assert_eq!(last_lines(&[]), [in_use(12)]);
+    assert_eq!(last_lines(&["--kind", "vm"]), [in_use(3), filtered(22)]);
+    assert_eq!(last_lines(&["--status", "orphan"]), [filtered(25)]);
+    assert_eq!(last_lines(&["--all"]), [] as [&str; 0]);
 }

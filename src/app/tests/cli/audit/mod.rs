@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-const FORMATS: [&str; 6] = ["table", "json", "markdown", "csv", "sarif", "policyreport"];
+const FORMATS: [&str; 6] = ["text", "json", "markdown", "csv", "sarif", "policyreport"];
 
 fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/audit")
