@@ -28,7 +28,8 @@ fn nodes(out: &mut dyn Write, s: &Summary, world: &World) -> io::Result<()> {
     writeln!(
         out,
         "{BOLD}nodes{BOLD:#}        {nodes_launched} launched, peak {nodes_most}, {nodes_now} at the end; \
-         {node_hours} node-hours, {spot_percent} % spot; {}, {}",
+         {}, {spot_percent} % spot; {}, {}",
+        hours(*node_hours),
         plural(s.spot_evictions as usize, "spot eviction"),
         plural(s.refusals as usize, "refusal"),
     )?;
@@ -55,7 +56,11 @@ fn disruption(out: &mut dyn Write, pods: &PodFigures) -> io::Result<()> {
     )?;
     let new = percentiles(&pods.pending_new, "new pod");
     let evicted = percentiles(&pods.pending_evicted, "replacement");
-    writeln!(out, "{BOLD}pending{BOLD:#}      {new}{}{evicted}", if evicted.is_empty() { "" } else { "; " })
+    if new.is_empty() && evicted.is_empty() {
+        return Ok(());
+    }
+    let both = if new.is_empty() || evicted.is_empty() { "" } else { "; " };
+    writeln!(out, "{BOLD}pending{BOLD:#}      {new}{both}{evicted}")
 }
 
 /// How long pods of a kind are pending; empty when there are none.
@@ -77,12 +82,18 @@ fn waiting(world: &World) -> usize {
 }
 
 fn cost(out: &mut dyn Write, s: &Summary) -> io::Result<()> {
-    let saved = saving(s.cost, s.cost_on_demand);
-    writeln!(
-        out,
-        "{BOLD}cost{BOLD:#}         {}; same VMs on-demand: {} ({saved}); VMs and OS disks",
-        s.cost, s.cost_on_demand
-    )
+    match saving(s.cost, s.cost_on_demand) {
+        Some(saved) => writeln!(
+            out,
+            "{BOLD}cost{BOLD:#}         {}; same VMs on-demand: {} ({saved}); VMs and OS disks",
+            s.cost, s.cost_on_demand
+        ),
+        None => writeln!(out, "{BOLD}cost{BOLD:#}         {}: there are no VMs", s.cost),
+    }
+}
+
+fn hours(count: i64) -> String {
+    plural(usize::try_from(count).unwrap_or(usize::MAX), "node-hour")
 }
 
 /// Compares with cluster-autoscaler on the same load, and names its policy.
@@ -94,31 +105,33 @@ fn compare(out: &mut dyn Write, s: &Summary, waiting: usize, baseline: &Baseline
         "voluntary eviction",
     );
     // A bill for fewer pods is no cheaper bill.
-    let verdict = match (waiting, *unplaced_pods) {
-        (0, 0) => format!("napkeeper {}", saving(s.cost, *cost)),
-        _ => "not comparable: pods are pending at the end".to_owned(),
+    let verdict = match (waiting, *unplaced_pods, saving(s.cost, *cost)) {
+        (0, 0, Some(saved)) => format!(" (napkeeper {saved})"),
+        (0, 0, None) => String::new(),
+        _ => " (not comparable: pods are pending at the end)".to_owned(),
     };
+    let node_hours = hours(*node_hours);
     writeln!(
         out,
-        "{BOLD}baseline{BOLD:#}     cluster-autoscaler {cost} ({verdict}); {nodes_launched} launched, {node_hours} \
-         node-hours, CPU utilization {cpu_utilisation_percent} %, pending {pod_wait_minutes} pod-minutes, \
+        "{BOLD}baseline{BOLD:#}     cluster-autoscaler {cost}{verdict}; {nodes_launched} launched, {node_hours}, \
+         CPU utilization {cpu_utilisation_percent} %, pending {pod_wait_minutes} pod-minutes, \
          {unplaced_pods} pending at the end, {evictions}",
     )?;
     writeln!(out, "  {DIM}{}{DIM:#}", autoscaler::POLICY)
 }
 
-/// `40 % less` than another cost.
-fn saving(cost: Money, other: Money) -> String {
+/// The difference from another cost, such as `-40 %`; `None` if that is nothing.
+fn saving(cost: Money, other: Money) -> Option<String> {
     let (cost, other) = (cost.nanos(), other.nanos());
     if other <= 0 {
-        return "nothing to compare".to_owned();
+        return None;
     }
     let percent = (other - cost) * 100 / other;
-    match percent {
+    Some(match percent {
         0 => "±0 %".to_owned(),
         1.. => format!("-{percent} %"),
         _ => format!("+{} %", -percent),
-    }
+    })
 }
 
 fn orphans(out: &mut dyn Write, orphans: &OrphanSummary, world: &World) -> io::Result<()> {

@@ -93,6 +93,21 @@ fn the_quickstart_has_its_events_and_is_reproducible() {
 }
 
 #[test]
+fn without_a_vm_nothing_is_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["aksnodeclass.yaml", "nodepool-general-purpose.yaml"] {
+        fs::write(folder.path().join(name), shipped(name)).unwrap();
+    }
+    let catalog = catalog();
+    let args = InputArgs { path: Some(folder.path()), scenario: None, catalog: &catalog };
+    let input = input::read(args, |_| {}, &mut Vec::new()).unwrap().unwrap();
+    let printed = text(&simulate(&input, &catalog, InstanceTypeOptions::default(), false).unwrap());
+    assert!(printed.contains("\ncost         $0.00: there are no VMs\n"), "{printed}");
+    assert!(printed.contains("\nbaseline     cluster-autoscaler $0.00; 0 launched, 0 node-hours, "), "{printed}");
+    assert!(!printed.contains("\npending"), "{printed}");
+}
+
+#[test]
 fn another_seed_is_another_run() {
     let catalog = catalog();
     let args = InputArgs {

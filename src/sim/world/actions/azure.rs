@@ -118,13 +118,19 @@ impl World {
                 .cloned()
                 .collect::<Vec<_>>(),
         );
+        let mut evicted = 0;
         for vm in chosen {
             if self.cloud.evict_spot(&vm, self.now).is_ok() {
+                evicted += 1;
                 self.log(EventKind::Scenario, vm.name(), "Azure announces a spot eviction");
                 if is_announced {
                     self.announce_eviction(&ProviderId::of_vm(&vm));
                 }
             }
+        }
+        if evicted < count {
+            let text = format!("{evicted} of {count} evictions: no more spot VMs exist");
+            self.log(EventKind::Scenario, "spot VMs", text);
         }
     }
 

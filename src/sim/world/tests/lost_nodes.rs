@@ -80,3 +80,14 @@ fn an_evicted_vm_is_replaced_within_minutes() {
     assert_eq!(world.summary().spot_evictions, 1);
     assert!(nodes(&world, false).is_empty() && world.cluster().state().pending().is_empty());
 }
+
+#[test]
+fn an_eviction_without_a_spot_vm_is_said() {
+    let mut start = mk_start(4);
+    start.actions = vec![after(20, Action::EvictSpot { count: 900 })];
+    let mut world = World::new(catalog(), start).unwrap();
+    let end = world.now() + SignedDuration::from_mins(21);
+    world.run_until(end).unwrap();
+    let said = world.timeline().iter().find(|entry| entry.text.ends_with(" of 900 evictions: no more spot VMs exist"));
+    assert!(said.is_some(), "{:?}", world.timeline());
+}
