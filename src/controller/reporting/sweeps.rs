@@ -9,7 +9,7 @@ use napkeeper_core::model::names::{ArmId, ObjectName};
 use napkeeper_core::model::orphans::attempt::AttemptOutcome;
 use napkeeper_core::model::orphans::finding::{Classification, Finding};
 use napkeeper_core::model::orphans::report::{ApprovalState, Discrepancy, DiscrepancyKind};
-use napkeeper_core::plan::{CommandReport, PlannedCommand, SweepDelete, SweepReport, kind_label};
+use napkeeper_core::plan::{CommandReport, PlannedCommand, SweepDelete, SweepReport, kind_label, one_of_kind};
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_kube::Events;
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
@@ -263,7 +263,7 @@ impl ReportedSweep {
         events.extend(new.map(|text| SweepEvent::warning("Discrepancy", text.clone())));
         self.discrepancies = discrepancies;
         let one = |d: &napkeeper_core::model::orphans::report::Denial| {
-            let denial = format!("{} a {}", d.action.as_gerund(), kind_label(d.kind));
+            let denial = format!("{} {}", d.action.as_gerund(), one_of_kind(d.kind));
             (format!("{denial} is denied ({})", d.code.category()), d.message.to_string())
         };
         let denied: BTreeMap<String, String> = report.summary.denials.iter().map(one).collect();

@@ -392,3 +392,9 @@ pub fn kind_label(kind: ResourceKind) -> &'static str {
         ResourceKind::DataDisk => "data disk",
     }
 }
+
+/// The same with its article: `an OS disk`.
+#[must_use]
+pub fn one_of_kind(kind: ResourceKind) -> String {
+    format!("{} {}", if kind == ResourceKind::OsDisk { "an" } else { "a" }, kind_label(kind))
+}

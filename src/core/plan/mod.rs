@@ -18,7 +18,7 @@ pub use aks_machine::{AksMachineRequest, AksMachineSpec};
 pub use cloud_request::CloudRequest;
 pub use command::{
     CheckVm, Command, DrainedNode, IfVmLost, Launch, NothingRuns, ReleaseNode, SignOnNode, SweepDelete, Terminate,
-    is_sweep_write, kind_label,
+    is_sweep_write, kind_label, one_of_kind,
 };
 pub use effect::{
     ClaimDraft, ClaimUpdate, ClusterRead, ClusterWrite, Effect, KubeletSpec, NicSpec, NodeUpdate, RecordChange, Reply,

@@ -17,7 +17,7 @@ use napkeeper_core::model::errors::CloudErrorCode;
 use napkeeper_core::model::orphans::finding::{Classification, Finding};
 use napkeeper_core::model::orphans::report::{ApprovalStatus, Denial, Discrepancy, ReportOnlyFinding};
 use napkeeper_core::orphans::MAX_REPORTED_FINDINGS;
-use napkeeper_core::plan::{SweepReport, kind_label};
+use napkeeper_core::plan::{SweepReport, one_of_kind};
 use std::collections::BTreeSet;
 
 /// Most entries of a finding's lists.
@@ -119,10 +119,10 @@ fn reason_of(code: CloudErrorCode) -> &'static str {
 
 fn describe_denials(denials: &[Denial]) -> String {
     let one = |denial: &Denial| {
-        let (word, kind) = (denial.action.as_gerund(), kind_label(denial.kind));
+        let (word, kind) = (denial.action.as_gerund(), one_of_kind(denial.kind));
         let message: String = denial.message.chars().take(MAX_QUOTE).collect();
         format!(
-            "{word} a {kind} is denied since {}, orphans are only reported; retry at {}. Azure error: {message}",
+            "{word} {kind} is denied since {}, orphans are only reported; retry at {}. Azure error: {message}",
             denial.since, denial.retry_at
         )
     };

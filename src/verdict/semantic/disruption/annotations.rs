@@ -42,7 +42,8 @@ pub(super) fn check(manifest: &ValidObject<'_>, found: &mut Vec<Issue>) {
     {
         let target = if carrier == AnnotatedObject::Pods { "pods" } else { "nodes" };
         let kind = manifest.value["kind"].as_str().unwrap_or_default();
-        let message = format!("this annotation has no effect on a {kind}: Karpenter reads it on {target}");
+        let article = if kind.starts_with(['A', 'E', 'I', 'O']) { "an" } else { "a" };
+        let message = format!("this annotation has no effect on {article} {kind}: Karpenter reads it on {target}");
         let fix = format!("move it to {annotations_path}");
         found.push(
             Issue::new(&rules::MISPLACED, &Path::from_dotted(OBJECT_ANNOTATIONS).key(DO_NOT_DISRUPT), message)
