@@ -9,6 +9,7 @@ mod completion;
 mod controller;
 mod disruption;
 mod explain;
+mod help;
 mod history;
 mod init;
 mod log_args;

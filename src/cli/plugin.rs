@@ -1,6 +1,7 @@
 //! The kubectl plugin: installed as `kubectl-napkeeper`, the program is called as `kubectl napkeeper`.
 
 use super::Cli;
+use super::help::with_narrow_examples;
 use clap::{Command, CommandFactory, FromArgMatches};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -12,6 +13,7 @@ const FILE: &str = "kubectl-napkeeper";
 pub(super) fn parse() -> Cli {
     let called = std::env::args_os().next().unwrap_or_default();
     let command = if is_plugin(&called) { as_plugin(Cli::command()) } else { Cli::command() };
+    let command = with_narrow_examples(command);
     let mut again = command.clone();
     Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.format(&mut again).exit())
 }

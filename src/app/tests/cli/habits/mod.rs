@@ -104,7 +104,7 @@ fn as_a_kubectl_plugin_its_help_names_kubectl() {
     assert!(help.contains("  kubectl napkeeper validate clusters/prod apps/pool.yaml\n"), "{help}");
     assert!(help.contains("kustomize build overlays/prod | kubectl napkeeper validate -\n"), "{help}");
     assert!(!help.contains("  napkeeper validate"), "{help}");
-    assert!(run(&["explain", "pod", "--help"]).1.contains("  kubectl napkeeper explain pod deployment/web -n shop "));
+    assert!(run(&["explain", "pod", "--help"]).1.contains("  kubectl napkeeper explain pod deployment/web -n shop\n"));
     assert!(run(&["--help"]).1.contains("Usage: kubectl napkeeper [OPTIONS] <COMMAND>\n"));
     let (code, error) = run(&["validate", "--nonsense"]);
     assert_eq!(code, Some(2));
