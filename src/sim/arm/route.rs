@@ -229,6 +229,12 @@ impl Route {
             let message = "The api-version query parameter (?api-version=) is required for all requests.";
             return Err(error_response(400, "MissingApiVersionParameter", message));
         };
+        if !is_api_version(version) {
+            let message = format!(
+                "The api-version '{version}' is invalid. It must be a date, such as 2024-07-01 or 2024-07-01-preview."
+            );
+            return Err(error_response(400, "InvalidApiVersionParameter", &message));
+        }
         let (of, versions): (&str, &[&str]) = match self {
             Self::List(ResourceType::Nic) | Self::Resource(ResourceType::Nic, _) => {
                 (ResourceType::Nic.as_str(), &NETWORK_VERSIONS)
@@ -250,6 +256,13 @@ impl Route {
         }
         Ok(())
     }
+}
+
+/// True for a date, perhaps of a preview.
+fn is_api_version(text: &str) -> bool {
+    let date = text.strip_suffix("-preview").unwrap_or(text);
+    let lengths = date.split('-').map(|part| if part.bytes().all(|b| b.is_ascii_digit()) { part.len() } else { 0 });
+    lengths.eq([4, 2, 2])
 }
 
 fn check_subscription(subscription: &str, settings: &CloudSettings) -> Result<(), Response> {

@@ -140,7 +140,8 @@ fn a_failed_operation_is_a_200_that_carries_the_error() {
     let outcome = body(get(&mut cloud, &operation(&begun), 90));
     assert_eq!(outcome["status"], "Failed");
     assert_eq!(outcome["error"]["code"], "ZonalAllocationFailed");
-    let unknown = "/subscriptions/s/providers/Microsoft.Compute/locations/westeurope/operations/x?api-version=1";
+    let unknown =
+        "/subscriptions/s/providers/Microsoft.Compute/locations/westeurope/operations/x?api-version=2024-07-01";
     assert_eq!(error_of(&get(&mut cloud, unknown, 90)), (404, "NotFound"));
 }
 
@@ -199,6 +200,7 @@ fn requests_that_arm_itself_turns_away() {
     let load_balancer = path("Microsoft.Network/loadBalancers", "a");
     for (method, path, expected) in [
         ("GET", bare(vm_path()), (400, "MissingApiVersionParameter")),
+        ("GET", format!("{}?api-version=foo", bare(vm_path())), (400, "InvalidApiVersionParameter")),
         ("GET", old_nic, (400, "NoRegisteredProviderFound")),
         ("GET", other.to_owned(), (404, "ResourceGroupNotFound")),
         ("GET", other.replace("/s/", "/another/"), (404, "SubscriptionNotFound")),
