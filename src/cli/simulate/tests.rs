@@ -99,9 +99,15 @@ fn without_a_vm_nothing_is_compared() {
         fs::write(folder.path().join(name), shipped(name)).unwrap();
     }
     let catalog = catalog();
-    let args = InputArgs { path: Some(folder.path()), scenario: None, catalog: &catalog };
+    let args = InputArgs {
+        path: Some(folder.path()),
+        scenario: None,
+        reading: &ReadingArgs::default(),
+        facts: &RepositoryFacts::default(),
+        catalog: &catalog,
+    };
     let input = input::read(args, |_| {}, &mut Vec::new()).unwrap().unwrap();
-    let printed = text(&simulate(&input, &catalog, InstanceTypeOptions::default(), false).unwrap());
+    let printed = text(&simulate(&input, &catalog, RepositoryFacts::default(), false).unwrap());
     assert!(printed.contains("\ncost         $0.00: there are no VMs\n"), "{printed}");
     assert!(printed.contains("\nbaseline     cluster-autoscaler $0.00; 0 launched, 0 node-hours, "), "{printed}");
     assert!(!printed.contains("\npending"), "{printed}");

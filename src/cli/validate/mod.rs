@@ -11,7 +11,6 @@ mod objects;
 mod removed_classes;
 mod report;
 mod suppress;
-mod target_sources;
 mod targets;
 mod verdicts;
 

@@ -4,8 +4,8 @@
 
 use super::args::Args;
 use super::input::{ChangedFiles, Input};
-use super::target_sources::{TargetSources, divide};
 use super::targets::Targets;
+use super::targets::sources::{TargetSources, divide};
 use super::verdicts::Verdicts;
 use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::{Object, Source, items, object};

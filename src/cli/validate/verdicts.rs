@@ -3,8 +3,8 @@
 use super::args::Args;
 use super::input::{Input, SourceOrigin};
 use super::objects::{ObjectIdentity, Objects};
-use super::target_sources::{self, TargetSources};
 use super::targets::Targets;
+use super::targets::sources::{self as target_sources, TargetSources};
 use crate::output;
 use crate::policy_args::LoadedPolicies;
 use anyhow::bail;

@@ -95,12 +95,15 @@ fn applied_folder(path: Option<&str>, set: &ManifestSet) -> Option<Vec<String>> 
     (!folder.is_empty() && !takes_in_others).then_some(folder)
 }
 
-/// True for a file below a folder of the repository, of which the input may be a part or a parent; also for one that is no file,
-/// such as what kustomize has built.
+/// True for a file, or what kustomize has built, below a folder of the repository, of which the input may be a part or a parent; also
+/// for what has no place in it, such as the standard input.
 fn is_under(file: &str, folder: &[String]) -> bool {
-    let mut parts: Vec<&str> = file.split(['/', '\\']).collect();
-    parts.pop();
-    file.starts_with('<') || parts.windows(folder.len().max(1)).any(|part| part.iter().eq(folder))
+    let built = file.strip_prefix("<kustomize ").and_then(|rest| rest.strip_suffix('>')).filter(|built| *built != ".");
+    let mut parts: Vec<&str> = built.unwrap_or(file).split(['/', '\\']).collect();
+    if built.is_none() {
+        parts.pop();
+    }
+    built.is_none() && file.starts_with('<') || parts.windows(folder.len().max(1)).any(|part| part.iter().eq(folder))
 }
 
 /// An object of a tool.

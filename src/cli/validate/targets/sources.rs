@@ -1,21 +1,25 @@
 //! The sources of each cluster, with its policies.
 
-use super::args::Args;
-use super::input::{Input, SourceOrigin};
-use super::targets::{Target, Targets};
+use super::super::args::Args;
+use super::super::input::{Input, SourceOrigin};
+use super::{Target, Targets};
 use crate::policy_args::LoadedPolicies;
 use napkeeper_api::config;
 
 /// The sources of one target.
-pub(super) struct TargetSources<'t> {
-    pub(super) target: &'t Target,
-    pub(super) policies: LoadedPolicies,
+pub(in crate::validate) struct TargetSources<'t> {
+    pub(in crate::validate) target: &'t Target,
+    pub(in crate::validate) policies: LoadedPolicies,
     /// Positions of the sources in the input.
-    pub(super) sources: Vec<usize>,
+    pub(in crate::validate) sources: Vec<usize>,
 }
 
 /// Divides the sources by cluster. What belongs to none is validated by the flags alone, unless one cluster is selected.
-pub(super) fn divide<'t>(args: &Args, targets: &'t Targets, input: &Input) -> anyhow::Result<Vec<TargetSources<'t>>> {
+pub(in crate::validate) fn divide<'t>(
+    args: &Args,
+    targets: &'t Targets,
+    input: &Input,
+) -> anyhow::Result<Vec<TargetSources<'t>>> {
     let by_name = args.facts.cluster.is_some();
     let is_config = |i: usize| input.sources.get(i).is_some_and(|source| config::is_config(&source.file));
     let mut is_assigned = vec![false; input.sources.len()];
@@ -44,7 +48,11 @@ fn of_target<'t>(args: &Args, target: &'t Target, sources: Vec<usize>) -> anyhow
 }
 
 /// Adds the repository's `napkeeper.yaml`, wherever above the paths it is. Returns true if it was not among the input.
-pub(super) fn add_config<'t>(targets: &'t Targets, input: &mut Input, by_target: &mut Vec<TargetSources<'t>>) -> bool {
+pub(in crate::validate) fn add_config<'t>(
+    targets: &'t Targets,
+    input: &mut Input,
+    by_target: &mut Vec<TargetSources<'t>>,
+) -> bool {
     let given = input.sources.iter().any(|source| config::is_config(&source.file));
     let Some((source, folder)) = targets.config.as_ref().filter(|_| !given) else { return false };
     let index = input.sources.len();

@@ -1,5 +1,7 @@
 //! The clusters that manifests are validated for, with the facts about each.
 
+pub(super) mod sources;
+
 use super::args::{Args, FactArgs, KnownArgs};
 use super::input::{ReadArgs, SourceOrigin};
 use crate::output::alternatives;
