@@ -226,7 +226,8 @@ fn display_name(path: &Path) -> Arc<str> {
 #[must_use]
 pub fn is_manifest(path: &Path) -> bool {
     let extension = path.extension().and_then(|e| e.to_str());
-    extension.is_some_and(|e| ["yaml", "yml", "json"].contains(&e.to_ascii_lowercase().as_str()))
+    let is_kustomization = path.file_name().is_some_and(|name| name == "Kustomization");
+    is_kustomization || extension.is_some_and(|e| ["yaml", "yml", "json"].contains(&e.to_ascii_lowercase().as_str()))
 }
 
 /// True when a file or folder within a folder is passed over, by its name.

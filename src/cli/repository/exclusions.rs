@@ -33,7 +33,10 @@ impl Exclusions {
 
     /// True when a path is left out, or a folder that it is in.
     pub(crate) fn hold(&self, path: &Path, is_folder: bool) -> bool {
+        // Patterns are relative to real folders; the file itself may be a link.
         let path = absolute(path);
+        let real = path.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
+        let path = real.zip(path.file_name()).map(|(parent, name)| parent.join(name)).unwrap_or(path);
         let is_below = |patterns: &&Gitignore| path.starts_with(patterns.path());
         self.all.iter().filter(is_below).any(|p| p.matched_path_or_any_parents(&path, is_folder).is_ignore())
     }

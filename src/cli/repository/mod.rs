@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) use synced::Synced;
-use synced::{substituted, synced};
+use synced::{Urls, substituted, synced};
 pub(crate) use tree::{Disk, OnDisk, Tree};
 
 /// The name of the standard input among the files.
@@ -68,6 +68,12 @@ pub(crate) struct Selection {
     pub(crate) explicit: bool,
     /// How folders are read.
     pub(crate) reading: ReadingArgs,
+}
+
+impl Selection {
+    fn real_paths(&self, tree: &impl Tree) -> BTreeSet<PathBuf> {
+        self.paths.iter().filter_map(|path| tree.real(path)).collect()
+    }
 }
 
 /// What a repository holds.
@@ -173,16 +179,18 @@ fn follow(
     contents: &mut Contents,
     load: impl Fn(&[PathBuf]) -> anyhow::Result<Loaded>,
 ) -> anyhow::Result<()> {
-    let given: BTreeSet<PathBuf> = selection.paths.iter().filter_map(|path| tree.real(path)).collect();
+    let given = selection.real_paths(tree);
     let mut read = given.clone();
     let mut next = 0;
+    let mut urls = Urls::new();
     loop {
         let new = files.all.get(next..).unwrap_or_default();
-        let new = new.iter().filter_map(|(real, source)| Some((real.as_deref()?, source)));
-        let synced = synced(tree, new);
+        let new: Vec<(&Path, &Source)> =
+            new.iter().filter_map(|(real, source)| Some((real.as_deref()?, source))).collect();
+        let synced = synced(tree, &new, &mut urls);
         next = files.all.len();
         // A file that is given by name is read alone.
-        let from_folders = synced.iter().filter(|one| !given.contains(&one.by));
+        let from_folders = synced.iter().filter(|one| one.leads_on() && !given.contains(&one.by));
         let unread = from_folders.map(|one| one.path.clone()).filter(|path| !read.iter().any(|r| path.starts_with(r)));
         let unread: BTreeSet<PathBuf> = unread.collect();
         contents.synced.extend(synced);
@@ -219,9 +227,10 @@ impl ByRealPath {
         self.all.extend(files.filter(|(real, _)| real.as_ref().is_none_or(|real| !known.contains(real))));
     }
 
-    fn folders(&self) -> BTreeSet<PathBuf> {
-        let parents = self.all.iter().filter_map(|(real, _)| real.as_ref()?.parent());
-        parents.map(Path::to_path_buf).collect()
+    /// The folders in which files were found, not given by name.
+    fn folders(&self, given: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+        let found = self.all.iter().filter_map(|(real, _)| real.as_ref()).filter(|real| !given.contains(*real));
+        found.filter_map(|real| real.parent()).map(Path::to_path_buf).collect()
     }
 }
 
@@ -236,12 +245,11 @@ fn build_all(
     let folders = match selection.reading.kustomize {
         Kustomize::Never => return Vec::new(),
         Kustomize::Always => BTreeSet::new(),
-        Kustomize::Auto | Kustomize::Remote => files.folders(),
+        Kustomize::Auto | Kustomize::Remote => files.folders(&selection.real_paths(tree)),
     };
     let online = selection.reading.kustomize == Kustomize::Remote;
-    let (blocked, buildable): (Vec<_>, Vec<_>) = find(tree, &folders, &named)
-        .into_iter()
-        .partition(|one| one.obstacle.as_ref().is_some_and(|obstacle| !(online && obstacle.is_remote())));
+    let (buildable, blocked): (Vec<_>, Vec<_>) =
+        find(tree, &folders, &named, online).into_iter().partition(|one| one.is_built(online));
     for one in blocked {
         let Some(obstacle) = one.obstacle else { continue };
         let folder = relative(&one.folder);

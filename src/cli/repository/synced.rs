@@ -13,21 +13,48 @@ pub(crate) struct Synced {
     pub(crate) by: PathBuf,
     /// The folder or file, by its real path.
     pub(crate) path: PathBuf,
-    /// `spec.postBuild.substitute`.
-    variables: BTreeMap<String, String>,
+    /// What is replaced there; `None` where nothing is.
+    variables: Option<Variables>,
 }
 
-/// What the objects among these files sync from the repository. What is not in it is of another one.
-pub(super) fn synced<'s>(tree: &impl Tree, files: impl Iterator<Item = (&'s Path, &'s Source)>) -> Vec<Synced> {
+/// `spec.postBuild` of a Kustomization.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Variables {
+    /// `substitute`.
+    known: BTreeMap<String, String>,
+    /// There is a `substituteFrom`, so that others may have values in the cluster.
+    has_others: bool,
+}
+
+impl Synced {
+    /// True when it leads to what is not above it: an object that syncs the folder that it is in adds nothing to it.
+    pub(crate) fn leads_on(&self) -> bool {
+        !self.by.starts_with(&self.path)
+    }
+}
+
+/// The sources of Flux by namespace and name, with their URLs.
+pub(super) type Urls = BTreeMap<(String, String), String>;
+
+/// What the objects among these files sync from the repository. What is of another repository, by its URL, or is not there, is left out.
+pub(super) fn synced(tree: &impl Tree, files: &[(&Path, &Source)], urls: &mut Urls) -> Vec<Synced> {
+    let files: Vec<_> = files.iter().filter(|(_, source)| may_sync(&source.text)).collect();
+    let values = |source: &'_ Source| -> Vec<Value> {
+        let documents = source.parsed().documents.iter();
+        documents.flat_map(items).map(|(_, value)| value.clone()).collect()
+    };
+    urls.extend(files.iter().flat_map(|(_, source)| values(source)).filter_map(|value| url(&value)));
     let mut found = Vec::new();
-    for (file, source) in files.filter(|(_, source)| may_sync(&source.text)) {
+    for (file, source) in files {
         let Some(root) = tree.root(file) else { continue };
-        for (_, value) in source.parsed().documents.iter().flat_map(items) {
-            for path in paths(value) {
+        let remotes = remotes(&root);
+        for value in values(source) {
+            for named in paths(&value, urls) {
+                let is_foreign = named.url.is_some_and(|url| !remotes.is_empty() && !remotes.contains(last_part(&url)));
                 // A path that leads out of the repository is none in it.
-                let real = tree.real(&root.join(path.trim_start_matches('/'))).filter(|real| real.starts_with(&root));
-                let Some(path) = real else { continue };
-                found.push(Synced { by: file.to_owned(), path, variables: variables(value) });
+                let real = tree.real(&root.join(named.path.trim_start_matches('/')));
+                let Some(path) = real.filter(|real| !is_foreign && real.starts_with(&root)) else { continue };
+                found.push(Synced { by: (*file).to_owned(), path, variables: variables(&value) });
             }
         }
     }
@@ -36,43 +63,107 @@ pub(super) fn synced<'s>(tree: &impl Tree, files: impl Iterator<Item = (&'s Path
 
 /// Most files are not parsed for this.
 fn may_sync(text: &str) -> bool {
-    text.contains("kustomize.toolkit.fluxcd.io/") || text.contains("argoproj.io/")
+    ["kustomize.toolkit.fluxcd.io/", "source.toolkit.fluxcd.io/", "argoproj.io/"]
+        .iter()
+        .any(|group| text.contains(group))
+}
+
+/// A path of a repository.
+struct NamedPath {
+    path: String,
+    /// The repository, where it is known.
+    url: Option<String>,
 }
 
 /// The paths of a Kustomization of Flux, or of an Application.
-fn paths(value: &Value) -> Vec<&str> {
-    let group = value["apiVersion"].as_str().and_then(|version| version.split('/').next()).unwrap_or_default();
+fn paths(value: &Value, urls: &Urls) -> Vec<NamedPath> {
     let spec = &value["spec"];
-    match (group, value["kind"].as_str().unwrap_or_default()) {
+    let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+    match (group(value), value["kind"].as_str().unwrap_or_default()) {
         ("kustomize.toolkit.fluxcd.io", "Kustomization") if spec["sourceRef"]["kind"] == "GitRepository" => {
-            vec![spec["path"].as_str().unwrap_or(".")]
+            let source = &spec["sourceRef"];
+            let namespace = text(&source["namespace"]).or_else(|| text(&value["metadata"]["namespace"]));
+            let key = (namespace.unwrap_or_default(), text(&source["name"]).unwrap_or_default());
+            let path = text(&spec["path"]).unwrap_or_else(|| ".".to_owned());
+            vec![NamedPath { path, url: urls.get(&key).cloned() }]
         }
         ("argoproj.io", "Application") => {
             let sources = spec["sources"].as_array().into_iter().flatten().chain([&spec["source"]]);
-            sources.filter_map(|source| source["path"].as_str()).collect()
+            let named =
+                |source: &Value| Some(NamedPath { path: text(&source["path"])?, url: text(&source["repoURL"]) });
+            sources.filter_map(named).collect()
         }
         _ => Vec::new(),
     }
 }
 
-fn variables(value: &Value) -> BTreeMap<String, String> {
-    let substitute = value["spec"]["postBuild"]["substitute"].as_object().into_iter().flatten();
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
-    substitute.map(|(name, value)| (name.clone(), text(value))).collect()
+fn group(value: &Value) -> &str {
+    value["apiVersion"].as_str().and_then(|version| version.split('/').next()).unwrap_or_default()
 }
 
-/// A text in which variables are replaced as Flux does: by what the Kustomizations say that sync it, if they agree, else by the default
-/// after `:-`, `-`, `:=` or `=`. Others stay.
+/// Namespace, name and URL of a GitRepository.
+fn url(value: &Value) -> Option<((String, String), String)> {
+    let is_repository = group(value) == "source.toolkit.fluxcd.io" && value["kind"] == "GitRepository";
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &value["metadata"];
+    let url = value["spec"]["url"].as_str().filter(|_| is_repository)?;
+    Some(((text(&metadata["namespace"]), text(&metadata["name"])), url.to_owned()))
+}
+
+/// The names of the repositories that this one is a clone of; the same repository has several URLs, by SSH and HTTP.
+fn remotes(root: &Path) -> BTreeSet<String> {
+    let config = std::fs::read_to_string(root.join(".git/config")).unwrap_or_default();
+    let urls = config.lines().filter_map(|line| line.trim().strip_prefix("url")?.trim().strip_prefix('='));
+    urls.map(|url| last_part(url).to_owned()).collect()
+}
+
+/// The name of a repository in its URL.
+fn last_part(url: &str) -> &str {
+    let url = url.trim().trim_end_matches('/');
+    let url = url.strip_suffix(".git").unwrap_or(url);
+    url.rsplit(['/', ':']).next().unwrap_or(url)
+}
+
+fn variables(value: &Value) -> Option<Variables> {
+    let build = value["spec"]["postBuild"].as_object()?;
+    let substitute = build.get("substitute").and_then(Value::as_object).into_iter().flatten();
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+    let known = substitute.map(|(name, value)| (name.clone(), text(value))).collect();
+    let has_others = build.get("substituteFrom").and_then(Value::as_array).is_some_and(|from| !from.is_empty());
+    Some(Variables { known, has_others })
+}
+
+/// A text in which variables are replaced as Flux does, if it is in a folder that a Kustomization with `spec.postBuild` syncs: by its
+/// values, else by the default after `:-`, `-`, `:=` or `=`. Others stay, and so do documents that Flux is told to leave.
 pub(super) fn substituted(source: Source, real: Option<&Path>, synced: &[Synced]) -> Source {
-    if !source.text.contains("${") {
-        return source;
-    }
-    let known = known(real, synced);
-    let (mut text, mut rest) = (String::new(), &*source.text);
+    let variables = real.filter(|_| source.text.contains("${")).and_then(|real| of_file(real, synced));
+    let Some(variables) = variables else { return source };
+    let documents = source.text.split_inclusive('\n').fold(vec![String::new()], |mut documents, line| {
+        if line.trim_end() == "---" {
+            documents.push(String::new());
+        }
+        documents.last_mut().into_iter().for_each(|document| document.push_str(line));
+        documents
+    });
+    let replaced = documents.iter().map(|document| match is_left(document) {
+        true => document.clone(),
+        false => replaced(document, &variables),
+    });
+    manifests::load_text(&source.file, replaced.collect())
+}
+
+/// True for a document whose annotation says that nothing is replaced in it.
+fn is_left(document: &str) -> bool {
+    let lines = document.lines().filter(|line| line.contains("kustomize.toolkit.fluxcd.io/substitute"));
+    lines.into_iter().any(|line| line.contains("disabled"))
+}
+
+fn replaced(document: &str, variables: &Variables) -> String {
+    let (mut text, mut rest) = (String::new(), document);
     while let Some((before, after)) = rest.split_once("${") {
         text += before;
         let expression = after.split_once('}').filter(|(inner, _)| !inner.contains(['\n', '{']));
-        match expression.and_then(|(inner, rest)| Some((value_of(inner, &known)?, rest))) {
+        match expression.and_then(|(inner, rest)| Some((value_of(inner, variables)?, rest))) {
             // Two dollar signs stand for one, and begin no variable.
             Some((value, after)) if !before.ends_with('$') => {
                 text += &value;
@@ -84,43 +175,48 @@ pub(super) fn substituted(source: Source, real: Option<&Path>, synced: &[Synced]
             }
         }
     }
-    text += rest;
-    manifests::load_text(&source.file, text)
+    text + rest
 }
 
-/// The variables of a file on which all that sync it agree.
-fn known(real: Option<&Path>, synced: &[Synced]) -> BTreeMap<String, String> {
-    let by: Vec<&Synced> = synced.iter().filter(|one| real.is_some_and(|real| real.starts_with(&one.path))).collect();
-    let names: BTreeSet<&String> = by.iter().flat_map(|one| one.variables.keys()).collect();
-    let agreed = |name: &&String| {
-        let mut values: Vec<Option<&String>> = by.iter().map(|one| one.variables.get(*name)).collect();
-        values.dedup();
-        values.len() == 1
-    };
-    let agreed = names.into_iter().filter(agreed);
-    agreed.filter_map(|name| Some((name.clone(), by.first()?.variables.get(name)?.clone()))).collect()
+/// The variables of a file: those of the Kustomizations that sync the nearest folder above it, as far as they agree.
+fn of_file(real: &Path, synced: &[Synced]) -> Option<Variables> {
+    let above = synced.iter().filter(|one| real.starts_with(&one.path));
+    let nearest = above.clone().map(|one| one.path.components().count()).max()?;
+    let by: Vec<&Variables> = above
+        .filter(|one| one.path.components().count() == nearest)
+        .map(|one| one.variables.as_ref())
+        .collect::<Option<_>>()?;
+    let first = by.first()?;
+    let agreed = first.known.iter().filter(|(name, value)| by.iter().all(|one| one.known.get(*name) == Some(*value)));
+    // A default is not the value where a cluster has one.
+    let has_others = by.iter().any(|one| one.has_others || one.known.keys().ne(first.known.keys()));
+    Some(Variables { known: agreed.map(|(name, value)| (name.clone(), value.clone())).collect(), has_others })
 }
 
 /// The value of `NAME`, `NAME:=default` and the like; `None` where it is not known.
-fn value_of(expression: &str, known: &BTreeMap<String, String>) -> Option<String> {
+fn value_of(expression: &str, variables: &Variables) -> Option<String> {
     let end = expression.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(expression.len());
     let (name, default) = expression.split_at(end);
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
     let default = [":-", ":=", "-", "="].iter().find_map(|sign| default.strip_prefix(sign));
-    known.get(name).cloned().or_else(|| default.map(ToOwned::to_owned))
+    let default = default.filter(|_| !variables.has_others).map(ToOwned::to_owned);
+    variables.known.get(name).cloned().or(default)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn replaced(text: &str, variables: &[&[(&str, &str)]]) -> String {
+    fn replaced_text(text: &str, variables: &[&[(&str, &str)]]) -> String {
         let one = |pairs: &&[(&str, &str)]| Synced {
             by: PathBuf::from("/r/clusters/a.yaml"),
             path: PathBuf::from("/r/apps"),
-            variables: pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            variables: Some(Variables {
+                known: pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+                has_others: false,
+            }),
         };
         let synced: Vec<Synced> = variables.iter().map(one).collect();
         let source = manifests::load_text("a.yaml", text.to_owned());
@@ -140,7 +236,7 @@ mod tests {
             ("a: ${1}${}${", "a: ${1}${}${"),
             ("a: ${x\n}", "a: ${x\n}"),
         ] {
-            assert_eq!(replaced(text, &[&[("x", "1"), ("y", "2")]]), expected, "{text}");
+            assert_eq!(replaced_text(text, &[&[("x", "1"), ("y", "2")]]), expected, "{text}");
         }
     }
 
@@ -148,6 +244,37 @@ mod tests {
     fn clusters_that_disagree_leave_a_variable_open() {
         let text = "a: ${x} ${y} ${z}";
         let both: [&[(&str, &str)]; 2] = [&[("x", "1"), ("y", "2")], &[("x", "1"), ("y", "3"), ("z", "4")]];
-        assert_eq!(replaced(text, &both), "a: 1 ${y} ${z}");
+        assert_eq!(replaced_text(text, &both), "a: 1 ${y} ${z}");
+    }
+
+    #[test]
+    fn nothing_is_replaced_where_flux_replaces_nothing() {
+        let text =
+            "a: ${x:=5}\n---\nmetadata: {annotations: {kustomize.toolkit.fluxcd.io/substitute: disabled}}\na: ${x}\n";
+        assert_eq!(replaced_text(text, &[&[("x", "1")]]), text.replacen("${x:=5}", "1", 1));
+        assert_eq!(replaced_text(text, &[]), text, "nothing syncs it");
+        let above = Synced { by: "/r/a.yaml".into(), path: "/r".into(), variables: Some(Variables::default()) };
+        let near = Synced { by: "/r/b.yaml".into(), path: "/r/apps".into(), variables: None };
+        assert_eq!(of_file(Path::new("/r/apps/a.yaml"), &[above, near]), None, "the nearest counts");
+    }
+
+    #[test]
+    fn defaults_are_open_where_a_cluster_may_have_values() {
+        let mut variables = Variables::default();
+        assert_eq!(value_of("x:=5", &variables).as_deref(), Some("5"));
+        variables.has_others = true;
+        assert_eq!(value_of("x:=5", &variables), None);
+    }
+
+    #[test]
+    fn one_repository_has_several_urls() {
+        for url in [
+            "git@github.com:a/fleet.git",
+            "https://github.com/a/fleet",
+            " ssh://git@h:22/a/fleet/ ",
+            "git@ssh.dev.azure.com:v3/o/p/fleet",
+        ] {
+            assert_eq!(last_part(url), "fleet");
+        }
     }
 }

@@ -31,6 +31,19 @@ const QUICKSTART: [(&str, &str); 8] = [
     ("scenario.yaml", include_str!("../../../manifests/quickstart/scenario.yaml")),
 ];
 
+/// Kinds of which a cluster has one of each name.
+const SIMULATED: [&str; 9] = [
+    "NodePool",
+    "AKSNodeClass",
+    "NodeOverlay",
+    "Pod",
+    "Deployment",
+    "StatefulSet",
+    "DaemonSet",
+    "Job",
+    "PodDisruptionBudget",
+];
+
 /// A simulation to run.
 #[derive(Debug)]
 pub(crate) struct Input {
@@ -65,9 +78,9 @@ pub(crate) fn read(
     for problem in &loaded.unreadable {
         output::problem(err, problem, "")?;
     }
-    let ValidDocuments { documents, all } = valid_documents(&loaded, args.facts, err)?;
+    let ValidDocuments { documents, all, open_variable } = valid_documents(&loaded, args.facts, err)?;
     let is_whole = all && loaded.unreadable.is_empty();
-    if let Some(name) = loaded.files.iter().filter(|_| !all).find_map(|source| variable(&source.text)) {
+    if let Some(name) = &open_variable {
         writeln!(
             err,
             "error: variables such as ${{{name}}} have no value here: set them under spec.postBuild.substitute of the Flux \
@@ -139,7 +152,7 @@ fn defined_twice(loaded: &Loaded) -> Option<(&str, &str, String)> {
             let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
             let (kind, metadata) = (text(&value["kind"]), &value["metadata"]);
             let namespace = Some(text(&metadata["namespace"])).filter(|n| !n.is_empty()).map(|n| n + "/");
-            if kind.is_empty() {
+            if !SIMULATED.contains(&kind.as_str()) || metadata["name"].is_null() {
                 continue;
             }
             let object = format!("{kind} {}{}", namespace.unwrap_or_default(), text(&metadata["name"]));
@@ -167,6 +180,8 @@ fn variable(text: &str) -> Option<&str> {
 struct ValidDocuments<'d> {
     documents: Vec<&'d Document>,
     all: bool,
+    /// A variable without a value on a line with an error.
+    open_variable: Option<String>,
 }
 
 /// The documents without an error by the rules of `validate`. The errors of the others are written.
@@ -177,12 +192,14 @@ fn valid_documents<'d>(
 ) -> anyhow::Result<ValidDocuments<'d>> {
     let validator = Validator::embedded()?.with_kubernetes(facts.kubernetes_version.clone()).with_nodes(facts.options);
     let is_error = |f: &&Finding| f.severity == Severity::Error;
-    let mut valid = ValidDocuments { documents: Vec::new(), all: true };
+    let mut valid = ValidDocuments { documents: Vec::new(), all: true, open_variable: None };
     for source in &loaded.files {
         let report = validator.validate_files(std::slice::from_ref(source)).remove(0);
         for finding in report.findings.iter().filter(is_error) {
             output::write_finding(err, finding, &[], source.text.lines().nth(finding.line - 1))?;
             valid.all = false;
+            let line = source.text.lines().nth(finding.line - 1).unwrap_or_default();
+            valid.open_variable = valid.open_variable.or_else(|| variable(line).map(ToOwned::to_owned));
         }
         let is_valid = |d: &&Document| {
             !config::is_config(&d.file)

@@ -4,6 +4,7 @@
 //! inline patch, it stays in the render.
 
 use super::input::{Input, SourceOrigin};
+use super::objects::Objects;
 use super::verdicts::{ReportedFinding, Verdicts};
 use crate::repository::{STDIN_NAME, absolute};
 use napkeeper_api::field_path::Path as FieldPath;
@@ -16,34 +17,44 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Moves the findings in renders to the files that these are built from, which become sources. The same finding in several renders
-/// is one.
+/// Moves the findings in renders to the files that these are built from, which become sources. The same finding about the same part in
+/// several renders is one.
 pub(super) fn locate(verdicts: &mut Verdicts) {
     name_templates(verdicts);
     let by_render = add_parts(&mut verdicts.input);
     let mut moved: Vec<ReportedFinding> = Vec::new();
+    let mut known = BTreeMap::new();
+    let sources = &verdicts.input.sources;
+    let mut left = Vec::new();
     for mut reported in std::mem::take(&mut verdicts.findings) {
         let parts = by_render.get(&reported.source).map(Vec::as_slice).unwrap_or_default();
-        let sources = &verdicts.input.sources;
         let place = sources.get(reported.source).and_then(|render| origin(&reported.finding, render, parts, sources));
-        let Some(Place { source, at }) = place else {
-            verdicts.findings.push(reported);
+        let Some((Place { source, at }, part)) = place.and_then(|place| Some((place, sources.get(place.source)?)))
+        else {
+            left.push(reported);
             continue;
         };
-        let file = sources.get(source).map(|source| source.file.to_string()).unwrap_or_default();
-        reported.finding = Finding { file, line: at.line, column: at.column, ..reported.finding };
+        reported.finding =
+            Finding { file: part.file.to_string(), line: at.line, column: at.column, ..reported.finding };
         reported.source = source;
-        // Its object may have another name in each render.
-        match moved.iter_mut().find(|other| other.finding == reported.finding) {
-            Some(known) => known.clusters.extend(reported.clusters),
-            None => moved.push(reported),
+        // In each render it may have another name.
+        reported.object = Objects::of(part).about(&reported.finding);
+        let Finding { rule, path, message, .. } = &reported.finding;
+        let key = (Arc::clone(&part.file), at.line, at.column, *rule, path.clone(), message.clone());
+        match known.get(&key).and_then(|i: &usize| moved.get_mut(*i)) {
+            Some(same) => same.clusters.extend(reported.clusters),
+            None => {
+                known.insert(key, moved.len());
+                moved.push(reported);
+            }
         }
     }
-    moved.iter_mut().for_each(|reported| {
+    for reported in &mut moved {
         reported.clusters.sort();
         reported.clusters.dedup();
-    });
-    verdicts.findings.append(&mut moved);
+    }
+    left.append(&mut moved);
+    verdicts.findings = left;
     verdicts.sort();
 }
 
@@ -89,6 +100,7 @@ fn add_parts(input: &mut Input) -> BTreeMap<usize, Vec<usize>> {
 }
 
 /// Where a finding is moved to.
+#[derive(Clone, Copy)]
 struct Place {
     /// Position of the source.
     source: usize,
@@ -103,17 +115,21 @@ fn origin(finding: &Finding, render: &Source, parts: &[usize], sources: &[Source
     let is_key = document.key_position(&path) == Position { line: finding.line, column: finding.column };
     let of_parts = parts.iter().filter_map(|i| Some((*i, sources.get(*i)?)));
     let documents = of_parts.flat_map(|(i, source)| source.parsed().documents.iter().map(move |d| (i, d)));
-    let of_object = documents.filter(|(_, part)| may_become(&part.value, &document.value));
-    let (source, part) = match value {
-        Some(value) => {
-            let has = of_object.filter(|(_, part)| path.value_in(&part.value) == Some(value));
-            has.min_by_key(|(_, part)| name(&part.value) != name(&document.value))?
-        }
-        // What is absent belongs where most of the object is: patches have little of it.
-        None => of_object.min_by_key(|(_, part)| {
-            (name(&part.value) != name(&document.value), Reverse(part.value.to_string().len()))
-        })?,
+    let of_object = documents.filter_map(|(i, part)| Some((rank(&part.value, &document.value)?, i, part)));
+    let mut of_object: Vec<(Rank, usize, &Document)> = match value {
+        Some(value) => of_object.filter(|(_, _, part)| path.value_in(&part.value) == Some(value)).collect(),
+        None => of_object.collect(),
     };
+    let best = of_object.iter().map(|(rank, ..)| *rank).max()?;
+    of_object.retain(|(rank, ..)| *rank == best);
+    // What is absent belongs where most of the object is: patches have little of it.
+    of_object.sort_by_key(|(_, _, part)| Reverse(if value.is_none() { part.value.to_string().len() } else { 0 }));
+    let (_, source, part) = *of_object.first()?;
+    // Two objects that could both be the origin are told apart by nobody.
+    let is_same = |(_, _, other): &(Rank, usize, &Document)| identity(&other.value) == identity(&part.value);
+    if !of_object.iter().all(is_same) {
+        return None;
+    }
     let at = if is_key { part.key_position(&path) } else { part.position(&path) };
     Some(Place { source, at })
 }
@@ -128,11 +144,20 @@ fn document_at(source: &Source, line: usize, column: usize) -> Option<&Document>
     documents.get(documents.partition_point(begins_before).checked_sub(1)?)
 }
 
-/// True when kustomize may make the second object of the first: it may add to the name, and change the namespace.
-fn may_become(part: &Value, built: &Value) -> bool {
+/// How near an object of a file is to one that is built: the longest part of its name, and its namespace.
+type Rank = (usize, bool);
+
+/// How near the first object is to the second; `None` if kustomize cannot make the second of the first. It may add to the name, and set the
+/// namespace.
+fn rank(part: &Value, built: &Value) -> Option<Rank> {
     let is_same = |field: &str| part[field] == built[field];
     let part_name = name(part);
-    is_same("apiVersion") && is_same("kind") && !part_name.is_empty() && name(built).contains(part_name)
+    let may_be = is_same("apiVersion") && is_same("kind") && !part_name.is_empty() && name(built).contains(part_name);
+    may_be.then(|| (part_name.len(), part["metadata"]["namespace"] == built["metadata"]["namespace"]))
+}
+
+fn identity(object: &Value) -> (&str, &Value) {
+    (name(object), &object["metadata"]["namespace"])
 }
 
 fn name(object: &Value) -> &str {

@@ -346,6 +346,7 @@ mod tests {
         };
         SweepReport {
             sweep: ObjectName::new("s").unwrap(),
+            uid: napkeeper_core::model::names::Uid::new("u").unwrap(),
             generation: None,
             observed_at: Some(jiff::Timestamp::UNIX_EPOCH),
             findings: (0..3).map(finding).collect(),

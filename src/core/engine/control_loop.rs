@@ -346,6 +346,9 @@ impl Controller {
         if let CommandKey::NodeRecord(shard) = key {
             report.recorded = report.error.is_none().then_some(*shard);
         }
+        if let CommandKey::Sweep(name) = key {
+            report.unreported_sweep = report.error.is_some().then(|| name.clone());
+        }
         // Evictions have a back-off of their own, which is shorter.
         let has_failed = report.error.is_some() && report.eviction.is_none();
         self.wake_at(if has_failed { now + FAILURE_RETRY } else { now });

@@ -9,7 +9,7 @@ use crate::model::azure::cloud::ResourceKind;
 use crate::model::azure::inventory::Inventory;
 use crate::model::cluster::node_record::NodeRecordShard;
 use crate::model::errors::{ClusterError, EffectError, LaunchRefusal};
-use crate::model::names::{ArmId, ClaimName, Uid};
+use crate::model::names::{ArmId, ClaimName, ObjectName, Uid};
 use crate::model::orphans::attempt::SweepAttempt;
 use crate::model::orphans::finding::DeletionRefusal;
 use jiff::{SignedDuration, Timestamp};
@@ -55,6 +55,8 @@ pub struct CommandReport {
     pub attempt: Option<Box<SweepAttempt>>,
     /// The NodeRecord that was written.
     pub recorded: Option<NodeRecordShard>,
+    /// The sweep whose status could not be written.
+    pub unreported_sweep: Option<ObjectName>,
     /// The error; the decider will try again.
     pub error: Option<EffectError>,
 }

@@ -104,6 +104,8 @@ pub struct ResourceTotal {
 pub struct SweepReport {
     /// The sweep.
     pub sweep: ObjectName,
+    /// Its UID: one that is deleted and created again has reported nothing.
+    pub uid: Uid,
     /// The version of its specification.
     pub generation: Option<i64>,
     /// When the inventory was complete; `None` where this version is accepted, and nothing has been observed yet. Then all that
@@ -129,6 +131,7 @@ impl SweepReport {
     pub fn accepted(sweep: &Sweep) -> Self {
         Self {
             sweep: sweep.name.clone(),
+            uid: sweep.uid.clone(),
             generation: sweep.generation,
             observed_at: None,
             findings: Vec::new(),

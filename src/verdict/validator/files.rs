@@ -7,6 +7,7 @@ use super::yaml_scalars::SourceText;
 use super::{Report, Validator, comments, variables};
 use crate::finding::{Finding, Issue};
 use crate::rules::structure as rules;
+use crate::schema::lookup::{SchemaLookup, look_up};
 use crate::semantic::{self, DocumentLocation, ManifestSet, RetainedObject};
 use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::{Object, Source};
@@ -91,12 +92,15 @@ impl Validator {
         report
     }
 
-    /// Parses the issue's document again: most have no issues, so documents are not kept. An object with variables is not compared with
-    /// others.
+    /// Parses the issue's document again: most have no issues, so documents are not kept. A NodePool with variables, or another object
+    /// of a CustomResourceDefinition, is not compared with others.
     fn locate(&self, sources: &[Source], at: &DocumentLocation, issue: Issue, root: &Path) -> Option<Finding> {
         let reading = sources.get(at.source)?.parse_chunk(at.chunk.clone());
         let document = reading.documents.get(at.nth)?;
-        let is_open = self.leaves_open && root.value_in(&document.value).is_some_and(variables::is_open);
+        let value = root.value_in(&document.value);
+        let is_custom = value
+            .is_some_and(|value| matches!(look_up(&self.definitions, value, &mut Vec::new()), SchemaLookup::Crd(..)));
+        let is_open = self.leaves_open && is_custom && value.is_some_and(variables::is_open);
         (!is_open).then(|| issue.locate(document, root))
     }
 

@@ -283,15 +283,22 @@ fn known_part(
     report: &mut Report,
 ) -> Option<Object> {
     let before = found.len();
-    found.retain(|issue| !issue.path.value_in(value).is_some_and(variables::is_open));
     let SchemaLookup::Crd(_, version) = lookup else {
         // Workloads may have texts with such signs for shells.
+        let is_variable =
+            |issue: &Issue| issue.path.value_in(value).is_some_and(|v| v.is_string() && variables::is_open(v));
+        found.retain(|issue| !is_variable(issue));
         report.open += before - found.len();
         return accepted;
     };
+    found.retain(|issue| !issue.path.value_in(value).is_some_and(variables::is_open));
     report.open += variables::count(value);
-    let result = version.create(&variables::known_part(value)?);
-    structural::issues(&result).is_empty().then(|| object(&result.stored).ok()).flatten()
+    let known = variables::known_part(value)?;
+    let mut without_disruption = known.clone();
+    without_disruption["spec"].as_object_mut().map(|spec| spec.remove("disruption"));
+    let objects = [known, without_disruption].into_iter().map(|known| version.create(&known));
+    let mut sound = objects.filter(|result| structural::issues(result).is_empty());
+    sound.next().and_then(|result| object(&result.stored).ok())
 }
 
 /// Checks that the rules of a CustomResourceDefinition compile.

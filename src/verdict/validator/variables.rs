@@ -29,19 +29,21 @@ pub(super) fn known_part(value: &Value) -> Option<Value> {
         Value::String(text) if has_variable(text) => None,
         Value::Array(items) => {
             let known: Vec<Value> = items.iter().filter_map(known_part).collect();
-            // A requirement without its values would be another one.
             (known.len() == items.len() || !known.is_empty()).then_some(Value::Array(known))
         }
         Value::Object(map) => {
             let mut known = Map::new();
             for (key, child) in map {
+                // A requirement with some of its values would be another one.
+                if key == "values" && is_open(child) {
+                    return None;
+                }
                 let child = match child.as_str().filter(|text| key == "name" && has_variable(text)) {
                     Some(name) => Some(Value::String(plain(name))),
                     None => known_part(child),
                 };
                 match child {
                     Some(child) => drop(known.insert(key.clone(), child)),
-                    None if key == "values" => return None,
                     None => {}
                 }
             }
@@ -82,9 +84,9 @@ mod tests {
     #[test]
     fn what_is_known_keeps_names_and_loses_open_values() {
         let value = json!({ "metadata": { "name": "${Cluster_1}-a", "labels": { "x": "${y}", "z": "1" } }, "spec": {
-            "weight": "${w}", "requirements": [{ "key": "a", "values": ["${b}"] }, { "key": "c", "values": ["d", "${e}"] }] } });
+            "weight": "${w}", "requirements": [{ "key": "a", "values": ["${b}"] }, { "key": "c", "values": ["d", "${e}"] }, { "key": "f", "values": ["g"] }] } });
         let known = json!({ "metadata": { "name": "cluster1-a", "labels": { "z": "1" } }, "spec": {
-            "requirements": [{ "key": "c", "values": ["d"] }] } });
+            "requirements": [{ "key": "f", "values": ["g"] }] } });
         assert_eq!(known_part(&value), Some(known));
         assert_eq!((count(&value), is_open(&value)), (5, true));
     }

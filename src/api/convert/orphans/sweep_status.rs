@@ -73,17 +73,18 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
     }
 }
 
-/// The status of a version of which nothing has been observed yet. A failed listing of the same version is still one.
+/// The status of a version of which nothing has been observed yet. What is known of this version stays, such as a failed listing;
+/// conditions of another one are no longer true of it.
 fn accepted(sweep: &OrphanSweep, known: &[Condition], generation: Option<i64>, now: Timestamp) -> OrphanSweepStatus {
     let mut status = sweep.status.clone().unwrap_or_default();
-    let is_known = |c: &&Condition| c.kind == "Ready" && c.observed_generation == generation;
-    if known.iter().find(is_known).is_none() {
+    let mut conditions: Vec<Condition> =
+        known.iter().filter(|condition| condition.observed_generation == generation).cloned().collect();
+    if !conditions.iter().any(|condition| condition.kind == "Ready") {
         let message = "nothing has been observed yet with this specification";
         let state = ConditionState { name: "Ready", status: "True", reason: "Accepted", message };
-        let ready = common::condition(known, &state, generation, now);
-        let others = known.iter().filter(|c| c.kind != "Ready").cloned();
-        status.conditions = Some(std::iter::once(ready).chain(others).collect());
+        conditions.insert(0, common::condition(known, &state, generation, now));
     }
+    status.conditions = Some(conditions);
     OrphanSweepStatus { observed_generation: generation, ..status }
 }
 
@@ -198,7 +199,7 @@ fn report_only(found: &ReportOnlyFinding) -> SweepReportOnly {
 mod tests {
     use super::*;
     use napkeeper_core::model::amounts::money::HourlyPrice;
-    use napkeeper_core::model::names::{ArmId, ObjectName};
+    use napkeeper_core::model::names::{ArmId, ObjectName, Uid};
     use napkeeper_core::model::orphans::attempt::SweepAction;
     use napkeeper_core::model::orphans::finding::DeletionRefusal;
     use napkeeper_core::model::orphans::report::{ApprovalState, SweepStatusSummary};
@@ -226,6 +227,7 @@ mod tests {
         let total = ResourceTotal { resources: 3, price: HourlyPrice::parse_usd("0.012").unwrap(), addresses: 3 };
         SweepReport {
             sweep: ObjectName::new("s").unwrap(),
+            uid: Uid::new("u").unwrap(),
             generation: Some(3),
             observed_at: Some(at(60)),
             findings: vec![found; 60],

@@ -148,3 +148,24 @@ fn manifests_run_in_the_region_of_their_cluster() {
     assert!(header(&["--cluster", "b"])[0].starts_with("region       eastus, "));
     assert!(header(&["--region", "uksouth"])[0].starts_with("region       uksouth, "));
 }
+
+#[test]
+fn only_what_is_simulated_must_be_of_one_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let quickstart = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/quickstart");
+    for file in ["aksnodeclass.yaml", "nodepool-general-purpose.yaml", "inflate.yaml"] {
+        fs::copy(quickstart.join(file), folder.path().join(file)).unwrap();
+    }
+    for name in ["a", "b"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n";
+        fs::write(folder.path().join(name).join("namespace.yaml"), namespace).unwrap();
+    }
+    let path = folder.path().to_str().unwrap();
+    let output = simulate(&[path, "--for", "5m"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::copy(quickstart.join("aksnodeclass.yaml"), folder.path().join("a/aksnodeclass.yaml")).unwrap();
+    let output = simulate(&[path, "--for", "5m"]);
+    let said = "/a both define AKSNodeClass default: pass the folder of one of them";
+    assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -14,7 +14,7 @@ use anyhow::Context;
 use baseline::Baseline;
 use napkeeper_api::manifests::Source;
 use napkeeper_verdict::Finding;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,22 +67,44 @@ pub(super) fn suppress(
 /// Removes what comments name, and adds the findings about the comments. Returns how many were removed.
 fn by_comments(verdicts: &mut Verdicts) -> usize {
     let mut ignored = 0;
+    let mut wrong: Vec<(usize, Finding)> = Vec::new();
     let mut rest = std::mem::take(&mut verdicts.findings).into_iter().peekable();
     for (i, source) in verdicts.input.sources.iter().enumerate() {
         let mut findings = Vec::new();
         while let Some(reported) = rest.next_if(|reported| reported.source == i) {
             findings.push(reported);
         }
-        let (count, wrong) = ignore::apply(source, &mut findings);
+        let (count, of_source) = ignore::apply(source, &mut findings);
         ignored += count;
         // A comment that a build keeps is applied, and judged, in its own file.
-        let is_render = matches!(verdicts.input.origins.get(i), Some(SourceOrigin::Render { .. }));
-        let wrong = if is_render { Vec::new() } else { wrong };
-        let mut objects = Objects::of(source);
-        findings.extend(wrong.into_iter().map(|finding| ReportedFinding::new(finding, Vec::new(), i, &mut objects)));
+        if !matches!(verdicts.input.origins.get(i), Some(SourceOrigin::Render { .. })) {
+            wrong.extend(of_source.into_iter().map(|finding| (i, finding)));
+        }
         verdicts.findings.extend(findings);
     }
+    add_of_all_variants(verdicts, wrong);
     ignored
+}
+
+/// Adds findings about comments. A file may be several sources, with other values of variables: what holds for one of them only is no
+/// finding, and what holds for all is one.
+fn add_of_all_variants(verdicts: &mut Verdicts, wrong: Vec<(usize, Finding)>) {
+    let mut variants: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    for source in &verdicts.input.sources {
+        *variants.entry(Arc::clone(&source.file)).or_default() += 1;
+    }
+    let mut seen: BTreeMap<(String, usize, usize, String), usize> = BTreeMap::new();
+    for (i, finding) in wrong {
+        let Some(source) = verdicts.input.sources.get(i) else { continue };
+        let key = (finding.file.clone(), finding.line, finding.column, finding.message.clone());
+        let times = seen.entry(key).or_default();
+        *times += 1;
+        if variants.get(&source.file) == Some(times) {
+            let mut objects = Objects::of(source);
+            verdicts.findings.push(ReportedFinding::new(finding, Vec::new(), i, &mut objects));
+        }
+    }
+    verdicts.sort();
 }
 
 /// Removes what baselines hold, and adds their stale entries. Returns how many were removed.
@@ -124,6 +146,8 @@ struct ExactFinding {
     rule: &'static str,
     path: String,
     message: String,
+    /// What is wrong for another cluster as well is new there.
+    clusters: Vec<Arc<str>>,
 }
 
 impl ExactFinding {
@@ -131,7 +155,8 @@ impl ExactFinding {
     fn of(reported: &ReportedFinding, changed: &ChangedFiles, origins: &[SourceOrigin]) -> Option<Self> {
         let Finding { line, column, rule, path, message, .. } = &reported.finding;
         let file = changed.path_of(origins.get(reported.source)?)?;
-        Some(Self { file, line: *line, column: *column, rule, path: path.clone(), message: message.clone() })
+        let (path, message, clusters) = (path.clone(), message.clone(), reported.clusters.clone());
+        Some(Self { file, line: *line, column: *column, rule, path, message, clusters })
     }
 }
 

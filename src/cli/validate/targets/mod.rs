@@ -102,11 +102,19 @@ impl Targets {
         mismatched?.first().copied()
     }
 
-    /// True when a manifest belongs to a cluster: it is in a path of the cluster, or is synced by what belongs to it. The standard
+    /// True when a manifest belongs to a cluster: it, or what it is built from, is in a path of the cluster, or is synced by what belongs to it. The standard
     /// input belongs to a cluster that has the whole repository.
     pub(super) fn owns(&self, target: &Target, origin: &SourceOrigin, synced: &[Synced]) -> bool {
         match (origin.real_path(), &self.config) {
-            (Some(real), _) => target.all_paths(synced).iter().any(|path| real.starts_with(path)),
+            (Some(real), _) => {
+                let files = match origin {
+                    SourceOrigin::Render { files, .. } => Some(files),
+                    SourceOrigin::File(_) | SourceOrigin::Stdin => None,
+                };
+                let all = target.all_paths(synced);
+                all.iter()
+                    .any(|path| [&real].into_iter().chain(files.into_iter().flatten()).any(|f| f.starts_with(path)))
+            }
             (None, Some((_, folder))) => target.paths.contains(folder),
             (None, None) => false,
         }
@@ -117,7 +125,7 @@ impl Target {
     /// Its paths, and what the objects in these sync, and so on.
     fn all_paths(&self, synced: &[Synced]) -> Vec<PathBuf> {
         let mut all = self.paths.clone();
-        let mut rest: Vec<&Synced> = synced.iter().collect();
+        let mut rest: Vec<&Synced> = synced.iter().filter(|one| one.leads_on()).collect();
         loop {
             let (own, others): (Vec<_>, Vec<_>) =
                 rest.into_iter().partition(|one| all.iter().any(|path| one.by.starts_with(path)));

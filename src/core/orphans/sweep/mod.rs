@@ -122,9 +122,12 @@ fn effective_sweeps(snapshot: &Snapshot, settings: &Settings) -> Vec<Sweep> {
 
 /// Reports sweeps as accepted whose current version no pass has reported: what waits for them need not wait for an observation.
 fn accept(snapshot: &Snapshot, sweeps: &[Sweep], memory: &mut SweepMemory, plan: &mut Plan) {
+    memory.reported.retain(|name, _| snapshot.sweeps().get(name).is_some());
     for sweep in sweeps {
-        let is_reported = memory.reported.get(&sweep.name).is_some_and(|report| report.generation == sweep.generation);
-        if is_reported || snapshot.in_progress.contains(&CommandKey::Sweep(sweep.name.clone())) {
+        let is_of_this = |report: &SweepReport| (&report.uid, report.generation) == (&sweep.uid, sweep.generation);
+        if memory.reported.get(&sweep.name).is_some_and(is_of_this)
+            || snapshot.in_progress.contains(&CommandKey::Sweep(sweep.name.clone()))
+        {
             continue;
         }
         let report = SweepReport::accepted(sweep);
@@ -225,6 +228,9 @@ impl SweepMemory {
 
     /// Records the report of a command.
     pub fn record(&mut self, report: &CommandReport) {
+        if let Some(sweep) = &report.unreported_sweep {
+            self.reported.remove(sweep);
+        }
         let Some(attempt) = &report.attempt else { return };
         self.denials.record(attempt);
         if attempt.action == SweepAction::Delete {

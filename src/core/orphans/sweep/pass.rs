@@ -278,6 +278,7 @@ impl SweepPass<'_> {
     fn report(&self, sweep: &Sweep, findings: Vec<Finding>, summary: SweepStatusSummary, state: &mut PassState<'_>) {
         let report = SweepReport {
             sweep: sweep.name.clone(),
+            uid: sweep.uid.clone(),
             generation: sweep.generation,
             observed_at: Some(self.case.inventory.finished_at),
             totals: totals(&findings),

@@ -295,6 +295,7 @@ fn a_report_is_written_to_an_existing_sweep() {
     let mut cluster = cluster();
     let report = SweepReport {
         sweep: sweep().name,
+        uid: Uid::new("u").unwrap(),
         observed_at: Some(at(0)),
         generation: None,
         findings: Vec::new(),

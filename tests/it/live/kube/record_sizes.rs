@@ -147,6 +147,7 @@ fn report() -> SweepReport {
     let total = ResourceTotal { resources: FINDINGS, price: HourlyPrice::parse_usd("30").unwrap(), addresses: 0 };
     SweepReport {
         sweep: ObjectName::new("scale").unwrap(),
+        uid: napkeeper_core::model::names::Uid::new("u").unwrap(),
         generation: None,
         observed_at: Some(Timestamp::now()),
         findings: (0..FINDINGS).map(finding).collect(),

@@ -289,6 +289,7 @@ async fn sweeps(client: &Client, writer: &Writer) {
     let total = ResourceTotal { resources: 60, price: HourlyPrice::parse_usd("0.6").unwrap(), addresses: 0 };
     let mut report = SweepReport {
         sweep: ObjectName::new("live").unwrap(),
+        uid: napkeeper_core::model::names::Uid::new("u").unwrap(),
         generation: Some(1),
         observed_at: Some(Timestamp::now()),
         findings: (0..60).map(finding).collect(),

@@ -31,6 +31,7 @@ fn report(classification: Classification) -> Result<SweepReport> {
     let total = ResourceTotal { resources: 3, price: HourlyPrice::parse_usd("0.012")?, addresses: 3 };
     Ok(SweepReport {
         sweep: ObjectName::new("default")?,
+        uid: napkeeper_core::model::names::Uid::new("u")?,
         generation: Some(3),
         observed_at: Some(Timestamp::UNIX_EPOCH),
         findings: Vec::new(),

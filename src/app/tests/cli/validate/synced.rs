@@ -52,8 +52,10 @@ fn errors(folder: &Path, args: &[&str]) -> Vec<String> {
 fn what_flux_syncs_is_read_with_the_variables_of_each_cluster() {
     let folder = repository();
     let root = folder.path();
-    let class = "infrastructure/class.yaml:6:12: error[NK1015] must be at least 10, got 5 (spec.maxPods)";
-    let pool = "pools/base/pool.yaml:5:11: error[NK1015] must be at most 100, got 700 (spec.weight)";
+    let class =
+        "infrastructure/class.yaml:6:12: error[NK1015] must be at least 10, got 5 (AKSNodeClass a: spec.maxPods)";
+    let pool =
+        "pools/base/pool.yaml:5:11: error[NK1015] must be at most 100, got 700 (NodePool c700-general: spec.weight)";
     assert_eq!(errors(root, &[]), [format!("{class} [dev, prod]"), format!("{pool} [prod]")]);
     assert_eq!(errors(root, &["clusters/dev"]), [format!("{class} [dev]")]);
     assert_eq!(errors(root, &["clusters/prod"]), [format!("{class} [prod]"), format!("{pool} [prod]")]);
@@ -100,5 +102,42 @@ fn what_an_application_of_argo_cd_syncs_is_read() {
     write(folder.path(), &[("applications/a.yaml", application), ("classes/a.yaml", &class("a", 5))]);
     assert!(Command::new("git").args(["init", "-q"]).current_dir(folder.path()).status().unwrap().success());
     let found = errors(folder.path(), &["applications"]);
-    assert_eq!(found, ["classes/a.yaml:6:12: error[NK1015] must be at least 10, got 5 (spec.maxPods)"]);
+    assert_eq!(found, ["classes/a.yaml:6:12: error[NK1015] must be at least 10, got 5 (AKSNodeClass a: spec.maxPods)"]);
+}
+
+/// What another repository syncs is not in this one, whatever its path.
+#[test]
+fn paths_of_other_repositories_are_not_followed() {
+    let folder = repository();
+    let root = folder.path();
+    let elsewhere = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\nmetadata: {name: podinfo, namespace: flux-system}\nspec:\n  \
+                     interval: 10m\n  url: https://github.com/stefanprodan/podinfo\n";
+    let source = kustomization("podinfo", "./", "").replace("name: flux-system}", "name: podinfo}");
+    write(root, &[("clusters/dev/podinfo.yaml", &format!("{elsewhere}---\n{source}"))]);
+    assert_eq!(errors(root, &["--cluster", "dev"]).len(), 1, "a path that contains the object leads nowhere");
+    let source = source.replace("path: ./", "path: ./clusters/prod");
+    write(root, &[("clusters/dev/podinfo.yaml", &format!("{elsewhere}---\n{source}"))]);
+    assert_eq!(errors(root, &["--cluster", "dev"]).len(), 2, "nothing says that it is another one");
+    let remote = ["remote", "add", "origin", "git@github.com:example/fleet.git"];
+    assert!(Command::new("git").args(remote).current_dir(root).status().unwrap().success());
+    assert_eq!(errors(root, &["--cluster", "dev"]).len(), 1);
+}
+
+/// Shells have such signs, too.
+#[test]
+fn variables_of_shells_leave_workloads_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let web = |command: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web}}\nspec:\n  replicas: 3\n  selector: {{matchLabels: {{a: b}}}}\n  \
+             template:\n    metadata: {{labels: {{a: b}}}}\n    spec:\n      containers:\n      - {{name: a, image: a, command: [sh, -c, \"{command}\"]}}\n"
+        )
+    };
+    let found = |command: &str| {
+        write(folder.path(), &[("web.yaml", &web(command))]);
+        let text = stdout(&validate(folder.path(), &[]));
+        text.lines().filter(|line| line.contains(": warning[")).count()
+    };
+    assert_eq!(found("exec nginx"), 1, "its pods are not spread");
+    assert_eq!(found("exec nginx -h ${HOSTNAME:-a}"), 1);
 }
