@@ -211,10 +211,8 @@ impl Call<'_> {
     fn put_nic(&mut self, id: ArmId) -> Result<Response, Response> {
         let body = self.body()?;
         required_properties::check(&body, ResourceType::Nic)?;
-        let (spec, address) = request_body::nic(&body, id.clone(), self.cloud)?;
-        let response = self.put(&id, CloudRequest::PutNic(Box::new(spec)))?;
-        self.cloud.set_ip_configuration(id.clone(), address);
-        Ok(Response { body: self.get(&id)?.body, ..response })
+        let spec = request_body::nic(&body, id.clone(), self.cloud)?;
+        self.put(&id, CloudRequest::PutNic(Box::new(spec)))
     }
 
     fn put(&mut self, id: &ArmId, request: CloudRequest) -> Result<Response, Response> {

@@ -4,7 +4,7 @@
 
 use super::Response;
 use super::responses::error_response;
-use crate::cloud::{Cloud, Extension, IpConfiguration};
+use crate::cloud::{Cloud, Extension};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use napkeeper_api::bootstrap;
 use napkeeper_core::catalog::live::parse_reservation_group;
@@ -92,19 +92,17 @@ pub(super) fn machine_to_delete(body: &Value, pool: &ArmId) -> Result<ArmId, Res
     ArmId::new(format!("{pool}/machines/{name}")).map_err(|e| invalid("machineNames", e.reason))
 }
 
-pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<(NicSpec, IpConfiguration), Response> {
+pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<NicSpec, Response> {
     check_location(body, cloud)?;
     let addresses = &body["properties"]["ipConfigurations"];
     if addresses.as_array().is_none_or(|a| a.len() != 1) {
         return Err(invalid("ipConfigurations", "must be exactly one: NICs of the simulated Azure hold one address"));
     }
     let address = &addresses[0];
-    let subnet = text("ipConfigurations[0].properties.subnet.id", &address["properties"]["subnet"]["id"])?;
-    let name = address["name"].as_str().unwrap_or("ipconfig1");
-    let address = IpConfiguration { name: Arc::from(name), subnet: Arc::from(subnet) };
+    text("ipConfigurations[0].properties.subnet.id", &address["properties"]["subnet"]["id"])?;
     let tags = tags(&body["tags"])?;
     let accelerated = body["properties"]["enableAcceleratedNetworking"] == true;
-    Ok((NicSpec { id, tags, accelerated, subnet: None, create_only: false }, address))
+    Ok(NicSpec { id, tags, accelerated, subnet: None, create_only: false })
 }
 
 pub(super) fn extension(body: &Value, cloud: &Cloud) -> Result<Extension, Response> {

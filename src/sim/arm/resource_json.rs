@@ -52,15 +52,7 @@ pub(super) fn resource(cloud: &Cloud, resource: &CloudResource) -> Value {
             }
             properties
         }
-        ResourceDetail::Nic(nic) => {
-            let mut properties = nic_properties(resource, nic);
-            if let Some(address) = cloud.ip_configuration(&resource.id) {
-                let first = &mut properties["ipConfigurations"][0];
-                first["name"] = Value::from(&*address.name);
-                first["properties"]["subnet"] = json!({ "id": &*address.subnet });
-            }
-            properties
-        }
+        ResourceDetail::Nic(nic) => nic_properties(resource, nic),
         ResourceDetail::Disk(disk) => {
             holders(&mut whole, disk);
             whole.insert("sku".to_owned(), json!({ "name": &*disk.sku }));

@@ -69,8 +69,6 @@ pub struct Cloud {
     deleted: Vec<(Timestamp, Arc<CloudResource>)>,
     related: RelatedResources,
     extensions: BTreeMap<ArmId, Extension>,
-    /// Of NICs that were created by a request that says so.
-    ip_configurations: BTreeMap<ArmId, IpConfiguration>,
     /// How often each resource was changed: its etag.
     revisions: BTreeMap<ArmId, u64>,
     ledger: Vec<LedgerEntry>,
@@ -98,14 +96,6 @@ pub(crate) struct EphemeralOsDisk {
     pub(crate) id: ArmId,
     gib: u32,
     pub(crate) placement: EphemeralDiskPlacement,
-}
-
-/// The first address of a NIC.
-#[derive(Debug, Clone)]
-pub(crate) struct IpConfiguration {
-    pub(crate) name: Arc<str>,
-    /// The id of its subnet.
-    pub(crate) subnet: Arc<str>,
 }
 
 /// A NIC is reserved for a VM whose creation failed.
@@ -136,7 +126,6 @@ impl Cloud {
             page_size: PAGE,
             throttling: None,
             extensions: BTreeMap::new(),
-            ip_configurations: BTreeMap::new(),
             revisions: BTreeMap::new(),
             resources: BTreeMap::new(),
             vm_records: BTreeMap::new(),
@@ -252,16 +241,6 @@ impl Cloud {
             ScheduledEvent::Eviction(..) => None,
         });
         ends.collect()
-    }
-
-    /// The first address of a NIC, as it was requested.
-    pub(crate) fn ip_configuration(&self, nic: &ArmId) -> Option<&IpConfiguration> {
-        self.ip_configurations.get(nic)
-    }
-
-    /// Keeps what a request says of the first address of a NIC.
-    pub(crate) fn set_ip_configuration(&mut self, nic: ArmId, configuration: IpConfiguration) {
-        self.ip_configurations.insert(nic, configuration);
     }
 
     /// How often a resource was changed.

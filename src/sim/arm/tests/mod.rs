@@ -192,20 +192,6 @@ fn unsupported_requests_are_rejected() {
 }
 
 #[test]
-fn a_nic_keeps_name_and_subnet_of_its_address() {
-    let mut cloud = cloud(1);
-    let mut named = nic_body();
-    named["properties"]["ipConfigurations"][0]["name"] = "primary-address".into();
-    let created = ask(&mut cloud, "PUT", &nic_path(), &named, 0).body.unwrap();
-    let read = body(get(&mut cloud, &nic_path(), 0));
-    for nic in [created, read] {
-        let address = &nic["properties"]["ipConfigurations"][0];
-        assert_eq!(address["name"], "primary-address");
-        assert_eq!(address["properties"]["subnet"]["id"], "/subscriptions/s/subnet");
-    }
-}
-
-#[test]
 fn requests_that_arm_itself_turns_away() {
     let mut cloud = cloud(1);
     let bare = |path: String| path.split('?').next().unwrap().to_owned();

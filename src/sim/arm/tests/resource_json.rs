@@ -26,8 +26,7 @@ const VM_DEFINED: &str = "zones:a properties.priority:s properties.evictionPolic
 const NIC: &str = "properties.provisioningState:s properties.ipConfigurations:a properties.ipConfigurations.name:s \
     properties.ipConfigurations.properties:o properties.ipConfigurations.properties.primary:b \
     properties.virtualMachine:o properties.virtualMachine.id:s";
-const NIC_DEFINED: &str = "etag:s properties.resourceGuid:s properties.ipConfigurations.properties.subnet:o \
-    properties.ipConfigurations.properties.subnet.id:s";
+const NIC_DEFINED: &str = "etag:s properties.resourceGuid:s";
 const DISK: &str = "managedBy:s sku:o sku.name:s properties.osType:s properties.creationData:o \
     properties.creationData.createOption:s properties.diskSizeGB:n properties.LastOwnershipUpdateTime:s \
     properties.timeCreated:s properties.provisioningState:s";
