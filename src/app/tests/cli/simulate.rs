@@ -164,8 +164,11 @@ fn only_what_is_simulated_must_be_of_one_cluster() {
     let path = folder.path().to_str().unwrap();
     let output = simulate(&[path, "--for", "5m"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    fs::copy(quickstart.join("aksnodeclass.yaml"), folder.path().join("a/aksnodeclass.yaml")).unwrap();
+    for name in ["a", "b"] {
+        fs::copy(quickstart.join("aksnodeclass.yaml"), folder.path().join(name).join("aksnodeclass.yaml")).unwrap();
+    }
+    fs::remove_file(folder.path().join("aksnodeclass.yaml")).unwrap();
     let output = simulate(&[path, "--for", "5m"]);
-    let said = "/a both define AKSNodeClass default: pass the folder of one of them";
+    let said = "/b both define AKSNodeClass default: pass the folder of one of them";
     assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{}", String::from_utf8_lossy(&output.stderr));
 }

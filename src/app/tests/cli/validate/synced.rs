@@ -68,7 +68,7 @@ fn what_flux_syncs_is_read_with_the_variables_of_each_cluster() {
     );
     assert_eq!(errors(root, &["pools"]), [""; 0], "without what syncs it, the weight is open");
     let summary = stdout(&validate(root, &["pools"]));
-    assert!(summary.contains("; built 2 kustomizations; left open 4 values with variables;"), "{summary}");
+    assert!(summary.contains("; built 2 kustomizations; left open 6 values with variables;"), "{summary}");
 }
 
 #[test]
@@ -133,10 +133,14 @@ fn variables_of_shells_leave_workloads_judged() {
              template:\n    metadata: {{labels: {{a: b}}}}\n    spec:\n      containers:\n      - {{name: a, image: a, command: [sh, -c, \"{command}\"]}}\n"
         )
     };
+    let pool = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec:\n  limits: {cpu: 10}\n  template:\n    spec:\n      \
+                terminationGracePeriod: 24h\n      nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: a}\n      requirements:\n      \
+                - {key: karpenter.azure.com/sku-family, operator: In, values: [D]}\n";
+    write(folder.path(), &[("pool.yaml", pool), ("class.yaml", &class("a", 40))]);
     let found = |command: &str| {
         write(folder.path(), &[("web.yaml", &web(command))]);
         let text = stdout(&validate(folder.path(), &[]));
-        text.lines().filter(|line| line.contains(": warning[")).count()
+        text.lines().filter(|line| line.contains(": warning[NK6012]")).count()
     };
     assert_eq!(found("exec nginx"), 1, "its pods are not spread");
     assert_eq!(found("exec nginx -h ${HOSTNAME:-a}"), 1);
