@@ -42,9 +42,8 @@ pub(super) fn known_part(value: &Value) -> Option<Value> {
                     Some(name) => Some(Value::String(plain(name))),
                     None => known_part(child),
                 };
-                match child {
-                    Some(child) => drop(known.insert(key.clone(), child)),
-                    None => {}
+                if let Some(child) = child {
+                    known.insert(key.clone(), child);
                 }
             }
             Some(Value::Object(known))

@@ -6,6 +6,7 @@ mod clusters;
 mod formats;
 mod git;
 mod kustomize;
+mod kustomize_files;
 mod other_files;
 mod suppress;
 mod synced;
