@@ -24,6 +24,7 @@ mod repository;
 mod rules;
 mod schema;
 mod simulate;
+mod uninstall;
 mod validate;
 mod version;
 mod webhook;
@@ -44,6 +45,7 @@ Examples:
   napkeeper history general --since 7d   which nodes of a NodePool were replaced, and why
   napkeeper audit                        orphaned resources in the node resource group
   napkeeper init --from aks.json         napkeeper.yaml and an overlay that installs napkeeper
+  napkeeper uninstall --dry-run          what removing napkeeper from a cluster would do
 
 Exit codes: 0 success, 1 findings, 2 error (bad input or I/O).";
 
@@ -75,6 +77,7 @@ enum Command {
     Migrate(migrate::Args),
     Policies(policies::Args),
     Simulate(simulate::Args),
+    Uninstall(uninstall::Args),
     Validate(validate::Args),
     Version(version::Args),
     Webhook(webhook::Args),
@@ -111,6 +114,7 @@ pub fn run() -> ExitCode {
         Command::Migrate(args) => migrate::run(args),
         Command::Policies(args) => policies::run(args),
         Command::Simulate(args) => simulate::run(args),
+        Command::Uninstall(args) => uninstall::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Version(args) => version::run(args),
         Command::Webhook(args) => webhook::run(args),

@@ -8,5 +8,6 @@ mod kube;
 mod manifests;
 mod policies;
 mod scheduler;
+mod uninstall;
 mod verdicts;
 mod webhook;
