@@ -6,3 +6,4 @@ mod delete_guards;
 mod images;
 mod overlays;
 mod pods;
+mod upgrades;

@@ -2,6 +2,7 @@
 
 mod companion;
 mod drain;
+mod pages;
 mod provisioner;
 
 use anyhow::{Context, Result, ensure};
