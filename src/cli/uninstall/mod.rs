@@ -97,11 +97,19 @@ async fn remove(args: &Args) -> anyhow::Result<Report> {
     let Applied { steps, stopped } = if args.apply {
         apply(&removal, Patience { drain: args.drain_timeout, other: args.timeout }).await?
     } else {
-        let mut steps = Vec::new();
-        for step in Step::ALL {
-            steps.push(TakenStep::new(step, removal.actions(step).await?));
-        }
-        Applied { steps, stopped: None }
+        Applied { steps: plan(&removal).await?, stopped: None }
     };
     Ok(Report { dry_run: args.dry_run, steps, stopped, left: removal.left().await? })
+}
+
+/// The steps as they would be taken now.
+async fn plan(removal: &Removal) -> anyhow::Result<Vec<TakenStep>> {
+    let (mut steps, mut gone) = (Vec::new(), Vec::new());
+    for step in Step::ALL {
+        let mut actions = removal.actions(step).await?;
+        actions.retain(|action| !gone.contains(action.object()));
+        gone.extend(actions.iter().map(|action| action.object().clone()));
+        steps.push(TakenStep::new(step, actions));
+    }
+    Ok(steps)
 }

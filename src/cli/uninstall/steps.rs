@@ -131,12 +131,10 @@ impl Removal {
     }
 
     async fn hand_over(&self) -> anyhow::Result<Vec<Action>> {
-        let mut all = Vec::new();
-        if !self.drains {
-            let pools = self.held_pools().await?;
-            let release = |object| Action::RemoveFinalizer { object, finalizer: POOL_FINALIZER };
-            all.extend(pools.into_iter().map(release));
-        }
+        // After a drain too: Git may have brought a NodePool back.
+        let pools = self.held_pools().await?.into_iter();
+        let mut all: Vec<_> =
+            pools.map(|object| Action::RemoveFinalizer { object, finalizer: POOL_FINALIZER }).collect();
         if self.releases_nodes {
             let nodes = self.own_nodes().await?;
             // One that is being deleted would be gone at once, undrained, and its VM would stay.

@@ -32,7 +32,6 @@ fn earlier() -> Result<String> {
         all.push_str("---\n");
         all.push_str(&git(&["show", &format!("{before}:{file}")])?);
     }
-    ensure!(all != definitions()?, "Git says that they differ");
     Ok(all)
 }
 

@@ -17,7 +17,7 @@ use tokio::process::Command;
 
 const STEP: Duration = Duration::from_secs(120);
 /// An end that does not come is not waited for.
-const ENDS_WITHIN: Duration = Duration::from_secs(180);
+const ENDS_WITHIN: Duration = Duration::from_secs(400);
 
 /// What a run printed, and how it ended.
 struct Run {

@@ -20,12 +20,16 @@ async fn installed() -> Result<(ControlPlane, String)> {
     let mut held = claim();
     held["metadata"]["finalizers"] = json!(["karpenter.sh/termination"]);
     held["metadata"]["annotations"] = json!({ "napkeeper.io/launch-intent": "{}" });
+    let mut ending = held.clone();
+    ending["metadata"]["name"] = json!("gpu-2");
     let record = json!({
         "apiVersion": "napkeeper.io/v1alpha1", "kind": "OrphanRecord", "metadata": { "name": "r" }, "spec": {},
     });
-    let objects =
-        [quickstart_file("aksnodeclass")?, quickstart_file("nodepool-gpu")?, held.to_string(), record.to_string()];
+    let pool = [quickstart_file("aksnodeclass")?, quickstart_file("nodepool-gpu")?];
+    plane.apply(&pool.join("\n---\n")).await?;
+    let objects = [held, ending, record].map(|object| object.to_string());
     plane.apply(&objects.join("\n---\n")).await?;
+    plane.kubectl(&["delete", "nodeclaim", "gpu-2", "--wait=false"]).await?;
     let status = r#"--patch={"status":{"nodeName":"gpu-1"}}"#;
     plane.kubectl(&["patch", "nodeclaim", "gpu-1", "--subresource=status", "--type=merge", status]).await?;
     let finalizers = r#"--patch={"metadata":{"finalizers":["napkeeper.io/nodes","example.com/other"]}}"#;
@@ -76,7 +80,8 @@ async fn a_provisioner_hands_its_nodes_over() -> Result<()> {
     let unexpected: Vec<_> =
         left.iter().filter(|left| left["isExpected"] == false).filter_map(|left| left["what"].as_str()).collect();
     let record = "CustomResourceDefinition orphanrecords.napkeeper.io";
-    ensure!(unexpected == [record, "Namespace napkeeper-system"], "{unexpected:?}");
+    let deleting = "NodeClaims that are being deleted: gpu-2";
+    ensure!(unexpected == [record, "Namespace napkeeper-system", deleting], "{unexpected:?}");
     ensure!(left.iter().any(|left| left["what"] == "CustomResourceDefinition nodepools.karpenter.sh"), "{left:?}");
     ensure!(finalizers(&plane, "nodepool", "gpu").await? == "example.com/other");
     ensure!(
@@ -88,7 +93,11 @@ async fn a_provisioner_hands_its_nodes_over() -> Result<()> {
 
     plane.kubectl(&["delete", "configmap", "mine", namespace]).await?;
     let all = uninstall_as(&remover, &["--apply", "--delete-records", "--release-nodes"]).await?;
-    ensure!(all.ended(0)?.contains("nodepool-in-use"), "the guards that stay are not named:\n{}", all.out);
+    let text = all.ended(1)?;
+    ensure!(text.contains("nodepool-in-use") && text.contains(deleting), "what stays is not named:\n{text}");
+    // Without its finalizer it would be gone, and its VM left.
+    ensure!(finalizers(&plane, "nodeclaim", "gpu-2").await? == "karpenter.sh/termination");
+    plane.kubectl(&["patch", "nodeclaim", "gpu-2", "--type=merge", release]).await?;
     for kind in ["nodeclaim", "node"] {
         ensure!(finalizers(&plane, kind, "gpu-1").await?.is_empty(), "the {kind} keeps its finalizer");
     }
