@@ -179,7 +179,9 @@ fn linked(id: &str) -> Result<Checked> {
         }
         "microsoft.managedidentity/userassignedidentities" => "assign/action",
         "microsoft.compute/capacityreservationgroups" => "deploy/action",
-        "microsoft.compute/galleries/images/versions" | "microsoft.compute/diskencryptionsets" => "read",
+        "microsoft.compute/images"
+        | "microsoft.compute/galleries/images/versions"
+        | "microsoft.compute/diskencryptionsets" => "read",
         other => anyhow::bail!("{id}: which action does Azure check at a {other} that a body names?"),
     };
     checked(&id, verb)

@@ -1,6 +1,7 @@
 //! What `init` knows of a cluster: from flags, and from the output of `az aks show -o json`.
 
 use super::{Args, Mode};
+use crate::output;
 use anyhow::{Context, bail, ensure};
 use napkeeper_api::manifests::STDIN;
 use serde_json::Value;
@@ -133,7 +134,13 @@ impl Cluster {
             let found = if found.is_some() { found } else { file.checked("/kubernetesVersion", version)? };
             self.kubernetes_version = found.map(|text| text.splitn(3, '.').take(2).collect::<Vec<_>>().join("."));
         }
-        self.pod_cidr = file.checked("/networkProfile/podCidr", cidr)?;
+        let pods = "/networkProfile/podCidr";
+        if file.text(pods)?.is_some_and(|text| text.contains(':')) {
+            let origin = file.origin(pods);
+            output::warning(&format!("{origin}: of IPv6: complete the NetworkPolicy napkeeper-webhook by hand"));
+        } else {
+            self.pod_cidr = file.checked(pods, cidr)?;
+        }
         self.network_mode = self.read_network_mode(file)?;
         let provisions = file.text("/nodeProvisioningProfile/mode")? == Some("Auto");
         if mode == Mode::Provisioner && provisions {

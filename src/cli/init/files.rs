@@ -133,10 +133,12 @@ pub(super) fn next_steps(cluster: &Cluster, mode: Mode, overlay: &Path) -> Strin
     format!(
         "Give napkeeper's identity its roles (docs/azure-roles.md), let it sign in, and install:
 
-  az identity federated-credential create -g {resource_group} --identity-name napkeeper --name {account} \\
-    --issuer \"$(az aks show -g {resource_group} -n {name} --query oidcIssuerProfile.issuerUrl -o tsv)\" \\
+  az identity federated-credential create -g '{resource_group}' --identity-name napkeeper --name {account} \\
+    --issuer \"$(az aks show -g '{resource_group}' -n '{name}' --query oidcIssuerProfile.issuerUrl -o tsv)\" \\
     --subject system:serviceaccount:{OVERLAY}:{account} --audiences api://AzureADTokenExchange
   kubectl apply --server-side -k {}
+
+Flux applies every file of a folder that has no kustomization: where it syncs this one, name napkeeper.yaml in .sourceignore.
 ",
         overlay.display()
     )

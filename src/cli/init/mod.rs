@@ -4,6 +4,7 @@ mod cluster;
 mod files;
 
 use super::{Outcome, output};
+use crate::repository::KUSTOMIZATION_NAMES;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use cluster::Cluster;
@@ -134,8 +135,13 @@ fn base(args: &Args) -> anyhow::Result<String> {
         return Ok(format!("{repository}//kustomize/overlays/{mode}?ref=v{version}"));
     };
     let overlay = overlays.join(mode);
-    if !overlay.join("kustomization.yaml").is_file() {
-        bail!("--overlays {}: it has no {mode}/kustomization.yaml", overlays.display());
+    for needed in ["kustomization.yaml", "../../base", "../../components/image", "../../../manifests/crds"] {
+        if !overlay.join(needed).exists() {
+            let folder = overlays.display();
+            bail!(
+                "--overlays {folder}: it has no {mode}/{needed}: copy the folders kustomize and manifests side by side"
+            );
+        }
     }
     let from = fs::canonicalize(&args.directory)
         .with_context(|| format!("--directory {}: cannot be read; create it", args.directory.display()))?;
@@ -152,7 +158,13 @@ fn relative(from: &Path, to: &Path) -> String {
 
 /// Writes all files, or none if one exists.
 fn write_all(directory: &Path, files: &[RenderedFile], force: bool) -> anyhow::Result<()> {
-    let existing: Vec<_> = files.iter().map(|file| directory.join(file.path)).filter(|path| path.exists()).collect();
+    // A link is there too, wherever it leads; kustomize takes its file by three names.
+    let is_there = |path: &PathBuf| fs::symlink_metadata(path).is_ok();
+    let others = KUSTOMIZATION_NAMES.iter().map(|name| directory.join(OVERLAY).join(name));
+    let mut existing: Vec<_> =
+        files.iter().map(|file| directory.join(file.path)).chain(others).filter(is_there).collect();
+    existing.sort();
+    existing.dedup();
     if !force && !existing.is_empty() {
         let names = output::path_list(&existing);
         bail!("{names}: exists, and nothing was written; --dry-run prints what to add, --force replaces it");

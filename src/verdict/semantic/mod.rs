@@ -11,7 +11,6 @@ mod gitops;
 mod manifest_set;
 mod pods;
 mod policies;
-mod refusals;
 mod sweeps;
 #[cfg(test)]
 mod testing;
@@ -28,8 +27,7 @@ type ObjectCheck = fn(&ValidObject<'_>, &Facts, &mut Vec<Issue>);
 /// Checks all objects together. Each issue comes with the index of its object.
 type SetCheck = fn(&ManifestSet, &Facts, &mut Vec<(usize, Issue)>);
 
-const OBJECT_CHECKS: [ObjectCheck; 8] = [
-    refusals::check_object,
+const OBJECT_CHECKS: [ObjectCheck; 7] = [
     azure::check_object,
     disruption::check_object,
     gitops::check_object,

@@ -1,4 +1,3 @@
-//! Text formats that Kubernetes and Go define: object names and regular expressions.
+//! Text formats that Go defines: regular expressions.
 
-pub(crate) mod names;
 pub(crate) mod re2;

@@ -7,3 +7,4 @@ pub(crate) mod node_claim_status;
 pub(crate) mod node_overlay;
 pub(crate) mod node_pool;
 pub(crate) mod node_pool_status;
+mod refusals;

@@ -3,6 +3,7 @@
 use crate::convert::common;
 use crate::convert::karpenter::conditions::read_conditions;
 use crate::convert::karpenter::node_pool_status::read_status;
+use crate::convert::karpenter::refusals;
 use crate::convert::violations::Violations;
 use crate::field_path::Path;
 use crate::types::aks_node_class::{
@@ -47,6 +48,7 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
     requirements.add_all(&Requirements::from_labels(&labels));
     let taints = common::taints(spec.taints.as_ref(), &at.key("taints"), &mut found);
     let startup_taints = common::taints(spec.startup_taints.as_ref(), &at.key("startupTaints"), &mut found);
+    refusals::check(object, &mut found);
     let limits = limits(object.spec.limits.as_ref(), &mut found);
     let expire_after = expire_after(spec.expire_after.as_deref(), &at, &mut found);
     let grace = spec.termination_grace_period.as_deref();

@@ -93,10 +93,10 @@ fn add_of_all_variants(verdicts: &mut Verdicts, wrong: Vec<(usize, Finding)>) {
     for source in &verdicts.input.sources {
         *variants.entry(Arc::clone(&source.file)).or_default() += 1;
     }
-    let mut seen: BTreeMap<(String, usize, usize, String), usize> = BTreeMap::new();
+    let mut seen: BTreeMap<(String, usize, String), usize> = BTreeMap::new();
     for (i, finding) in wrong {
         let Some(source) = verdicts.input.sources.get(i) else { continue };
-        let key = (finding.file.clone(), finding.line, finding.column, finding.message.clone());
+        let key = (finding.file.clone(), finding.line, finding.message.clone());
         let times = seen.entry(key).or_default();
         *times += 1;
         if variants.get(&source.file) == Some(times) {

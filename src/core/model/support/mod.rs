@@ -2,6 +2,7 @@
 
 pub mod hash;
 pub mod jitter;
+pub mod name_syntax;
 pub mod parallel;
 pub mod spelling;
 pub mod write_times;

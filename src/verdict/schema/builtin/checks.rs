@@ -4,9 +4,9 @@ use crate::finding::Issue;
 use crate::rules::{Rule, structure as rules};
 use crate::schema::builtin::path;
 use crate::schema::structural::label_issues;
-use crate::text::names::is_label;
 use napkeeper_api::field_path::Path;
 use napkeeper_core::model::amounts::quantity::Quantity;
+use napkeeper_core::model::support::name_syntax::is_label;
 use serde_json::Value;
 
 /// Checks an object that matches its schema.

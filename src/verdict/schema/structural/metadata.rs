@@ -7,7 +7,9 @@ use crate::rules::structure as rules;
 use crate::schema::structural::describe::describe;
 use crate::schema::structural::fault::{Fault, Faults, MAX_KEPT, Reason};
 use crate::schema::structural::field_path::FieldPath;
-use crate::text::names::{is_label, is_label_value, is_path_segment, is_qualified_name, is_subdomain, masked};
+use napkeeper_core::model::support::name_syntax::{
+    is_label, is_label_value, is_path_segment, is_qualified_name, is_subdomain, masked,
+};
 use serde_json::{Map, Value};
 
 /// The type of a field of metadata.

@@ -23,7 +23,7 @@ pub(super) fn for_pattern(text: &str, pattern: &Pattern) -> Option<String> {
     match ValueForm::of_pattern(pattern.source())? {
         ValueForm::DurationOrNever if compact.eq_ignore_ascii_case("never") => Some("use Never".to_owned()),
         ValueForm::Duration | ValueForm::DurationOrNever | ValueForm::BudgetDuration => {
-            let days = compact.to_lowercase().contains(['d', 'w']);
+            let days = has_days(&compact);
             let reason = if days { ": hours are the largest unit" } else { "" };
             Some(format!("use {}{reason}", in_hours(&compact).filter(fits)?))
         }
@@ -40,6 +40,7 @@ pub(super) fn for_quantity(text: &str) -> Option<String> {
         return Some(format!("use {compact}"));
     }
     let (number, unit) = number_and_unit(&compact)?;
+    number.parse::<Quantity>().ok()?;
     let unit = unit.to_lowercase();
     let prefix = match unit.as_str() {
         "core" | "cores" | "cpu" | "cpus" | "vcpu" | "vcpus" => return Some(format!("use {number}")),
@@ -91,6 +92,14 @@ fn number_and_unit(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(end)?;
     (!number.is_empty()).then_some((number, unit))
+}
+
+/// True for a duration in days or weeks.
+fn has_days(text: &str) -> bool {
+    let units = text.split(|c: char| !c.is_ascii_alphabetic()).map(str::to_lowercase);
+    let is_long =
+        |unit: String| DURATION_UNITS.iter().any(|(names, each)| *each >= 24 * 3600 && names.contains(&unit.as_str()));
+    units.into_iter().any(is_long)
 }
 
 /// A duration in other units, in those of Karpenter. A capital M may be a month or a minute.

@@ -57,7 +57,7 @@ fn room(pool: &NodePool, index: &SizeIndex, sizes: &SizeSet) -> Option<Issue> {
     );
     let fix = match name.as_ref() {
         // Written without a unit, it is a number of bytes.
-        "memory" if *limit < 1 << 20 => {
+        "memory" if *limit < 1 << 10 => {
             format!("add a unit: {limit}Gi, or whatever all nodes of the pool may have together")
         }
         _ => "raise the limit, which counts all nodes of the pool together, or allow smaller sizes".to_owned(),

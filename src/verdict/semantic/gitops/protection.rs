@@ -103,7 +103,13 @@ fn is_under(file: &str, folder: &[String]) -> bool {
     if built.is_none() {
         parts.pop();
     }
-    built.is_none() && file.starts_with('<') || parts.windows(folder.len().max(1)).any(|part| part.iter().eq(folder))
+    // Where the command runs within the folder, the beginning of it is not in the names of files.
+    let is_within = (1..folder.len()).any(|n| {
+        let rest = folder.get(n..).unwrap_or_default();
+        parts.get(..rest.len()).is_some_and(|first| first.iter().eq(rest))
+    });
+    let is_below = parts.windows(folder.len().max(1)).any(|part| part.iter().eq(folder));
+    built.is_none() && file.starts_with('<') || is_below || is_within
 }
 
 /// An object of a tool.

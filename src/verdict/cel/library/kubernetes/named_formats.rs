@@ -9,7 +9,7 @@ use crate::cel::library::kubernetes::url::Url;
 use crate::cel::library::time::timestamp::{self, CelTimestamp};
 use crate::cel::value::Val;
 use crate::cel::value::opaque::Opaque;
-use crate::text::names::{is_label_of_any_length, is_name_part_of_any_length, masked};
+use napkeeper_core::model::support::name_syntax::{is_label_of_any_length, is_name_part_of_any_length, masked};
 
 type Result<T> = std::result::Result<T, EvalError>;
 

@@ -6,7 +6,7 @@ use crate::schema::structural::fault::{Fault, Faults, Reason};
 use crate::schema::structural::field_path::FieldPath;
 use crate::schema::structural::metadata::{self, MetadataOwner};
 use crate::schema::structural::node::SchemaNode;
-use crate::text::names::is_label;
+use napkeeper_core::model::support::name_syntax::is_label;
 use serde_json::{Map, Value};
 
 /// Errors in reading the objects in a value, and unknown fields of their metadata.

@@ -6,7 +6,7 @@ mod mail;
 
 use crate::cel::parse_lenient_duration;
 use crate::schema::structural::node::Types;
-use crate::text::names::{is_label, is_subdomain};
+use napkeeper_core::model::support::name_syntax::{is_label, is_subdomain};
 use regex::Regex;
 use std::net::Ipv6Addr;
 use std::sync::LazyLock;

@@ -1,12 +1,14 @@
 //! Names, label keys and label values that Kubernetes allows.
 
 /// Lower-case letters, digits and `-`, at most 63; begins and ends with a letter or a digit.
-pub(crate) fn is_label(text: &str) -> bool {
+#[must_use]
+pub fn is_label(text: &str) -> bool {
     text.len() <= 63 && is_label_of_any_length(text)
 }
 
 /// The same, however long.
-pub(crate) fn is_label_of_any_length(text: &str) -> bool {
+#[must_use]
+pub fn is_label_of_any_length(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = text.as_bytes();
     bytes.first().is_some_and(|b| plain(*b))
@@ -15,7 +17,8 @@ pub(crate) fn is_label_of_any_length(text: &str) -> bool {
 }
 
 /// Labels with dots between them, at most 253 characters.
-pub(crate) fn is_subdomain(text: &str) -> bool {
+#[must_use]
+pub fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label_of_any_length)
 }
 
@@ -25,7 +28,8 @@ fn is_name_part(text: &str) -> bool {
 }
 
 /// The same, however long.
-pub(crate) fn is_name_part_of_any_length(text: &str) -> bool {
+#[must_use]
+pub fn is_name_part_of_any_length(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(u8::is_ascii_alphanumeric)
         && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
@@ -33,7 +37,8 @@ pub(crate) fn is_name_part_of_any_length(text: &str) -> bool {
 }
 
 /// A key of a label: a name, or a domain and a name.
-pub(crate) fn is_qualified_name(text: &str) -> bool {
+#[must_use]
+pub fn is_qualified_name(text: &str) -> bool {
     match text.split_once('/') {
         Some((domain, name)) => !domain.is_empty() && is_subdomain(domain) && is_name_part(name),
         None => is_name_part(text),
@@ -41,12 +46,14 @@ pub(crate) fn is_qualified_name(text: &str) -> bool {
 }
 
 /// A value of a label: nothing, or like a name.
-pub(crate) fn is_label_value(text: &str) -> bool {
+#[must_use]
+pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name_part(text)
 }
 
 /// A `generateName` prefix for validation: a trailing dash is masked, since a suffix follows, as on the API server.
-pub(crate) fn masked(prefix: &str) -> String {
+#[must_use]
+pub fn masked(prefix: &str) -> String {
     let mut text = prefix.to_owned();
     if prefix.len() > 1 && prefix.ends_with('-') {
         text.pop();
@@ -57,7 +64,8 @@ pub(crate) fn masked(prefix: &str) -> String {
 }
 
 /// A part of a URL's path.
-pub(crate) fn is_path_segment(text: &str) -> bool {
+#[must_use]
+pub fn is_path_segment(text: &str) -> bool {
     !matches!(text, "." | "..") && !text.contains(['/', '%'])
 }
 
