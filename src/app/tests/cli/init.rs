@@ -250,5 +250,5 @@ fn what_may_keep_it_from_working_is_a_warning() {
     ] {
         assert!(warnings.contains(part), "{part}: {warnings}");
     }
-    assert!(stdout(&output).contains("az identity federated-credential create -g rg "), "{}", stdout(&output));
+    assert!(stdout(&output).contains("az identity federated-credential create -g 'rg' "), "{}", stdout(&output));
 }
