@@ -22,4 +22,4 @@ pub use schema::crds::{ApiServerResponse, CrdSchemas, SchemaError, StatusCause};
 pub use schema::structural::{CompileError, Reason};
 pub use semantic::facts::{Facts, Lazy};
 pub use text::re2::PatternError;
-pub use validator::{Report, Validator};
+pub use validator::{Report, Validator, first_variable};

@@ -74,8 +74,8 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
     load_without(paths, &|_, _| false)
 }
 
-/// Reads files and folders as [`load`] does, without what is found in folders and excluded, which is counted. `is_excluded` takes a path
-/// and whether it is a folder.
+/// Reads files and folders as [`load`] does, without what is found in folders and excluded, which is counted. `is_excluded` takes a
+/// path and whether it is a folder.
 #[must_use]
 pub fn load_without(paths: &[PathBuf], is_excluded: &dyn Fn(&Path, bool) -> bool) -> Loaded {
     let mut walk = Walk { loaded: Loaded::default(), visited: BTreeSet::new(), is_excluded };

@@ -54,7 +54,7 @@ const CONDITION_REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 /// Operators of `requirements[]`.
 pub(crate) const OPERATORS: [&str; 8] = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"];
 
-/// What a pattern of the schemas asks for.
+/// The form of values that a pattern of the schemas requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueForm {
     /// Hours, minutes and seconds.
@@ -74,7 +74,7 @@ pub enum ValueForm {
 }
 
 impl ValueForm {
-    /// The form that a pattern asks for; `None` for one that speaks for itself.
+    /// The form that a pattern requires; `None` for a pattern that is clear by itself.
     #[must_use]
     pub fn of_pattern(pattern: &str) -> Option<Self> {
         match pattern {

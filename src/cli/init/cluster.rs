@@ -1,7 +1,6 @@
 //! What `init` knows of a cluster: from flags, and from the output of `az aks show -o json`.
 
 use super::{Args, Mode};
-use crate::output;
 use anyhow::{Context, bail, ensure};
 use napkeeper_api::manifests::STDIN;
 use serde_json::Value;
@@ -137,7 +136,7 @@ impl Cluster {
         let pods = "/networkProfile/podCidr";
         if file.text(pods)?.is_some_and(|text| text.contains(':')) {
             let origin = file.origin(pods);
-            output::warning(&format!("{origin}: of IPv6: complete the NetworkPolicy napkeeper-webhook by hand"));
+            self.warnings.push(format!("{origin}: of IPv6: complete the NetworkPolicy napkeeper-webhook by hand"));
         } else {
             self.pod_cidr = file.checked(pods, cidr)?;
         }

@@ -4,7 +4,7 @@ mod cluster;
 mod files;
 
 use super::{Outcome, output};
-use crate::repository::KUSTOMIZATION_NAMES;
+use crate::repository::{KUSTOMIZATION_NAMES, between};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use cluster::Cluster;
@@ -63,7 +63,8 @@ pub(super) struct Args {
     /// The folder to write to. It must exist.
     #[arg(long, default_value = ".", value_name = "FOLDER")]
     directory: PathBuf,
-    /// A copy of the folder kustomize/overlays, in place of that of this release on GitHub.
+    /// The folder kustomize/overlays beside copies of the others of kustomize and manifests, in place of that of this release on
+    /// GitHub.
     #[arg(long, value_name = "FOLDER")]
     overlays: Option<PathBuf>,
     /// Replace files that exist, with all that they hold.
@@ -145,15 +146,8 @@ fn base(args: &Args) -> anyhow::Result<String> {
     }
     let from = fs::canonicalize(&args.directory)
         .with_context(|| format!("--directory {}: cannot be read; create it", args.directory.display()))?;
-    Ok(relative(&from.join(OVERLAY), &fs::canonicalize(overlay)?))
-}
-
-/// A path from one folder to another, both absolute: kustomize takes no absolute ones.
-fn relative(from: &Path, to: &Path) -> String {
-    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
-    let up = from.components().skip(common).map(|_| "..".to_owned());
-    let down = to.components().skip(common).map(|part| part.as_os_str().to_string_lossy().into_owned());
-    up.chain(down).collect::<Vec<_>>().join("/")
+    // Kustomize takes no absolute paths.
+    Ok(between(&from.join(OVERLAY), &fs::canonicalize(overlay)?).to_string_lossy().into_owned())
 }
 
 /// Writes all files, or none if one exists.
@@ -179,21 +173,4 @@ fn write_all(directory: &Path, files: &[RenderedFile], force: bool) -> anyhow::R
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::relative;
-    use std::path::Path;
-
-    #[test]
-    fn a_relative_path_goes_up_to_what_is_common() {
-        for (from, to, path) in [
-            ("/a/b/napkeeper-system", "/a/c/overlays/audit", "../../c/overlays/audit"),
-            ("/a", "/a/b", "b"),
-            ("/a/b", "/c", "../../c"),
-        ] {
-            assert_eq!(relative(Path::new(from), Path::new(to)), path);
-        }
-    }
 }

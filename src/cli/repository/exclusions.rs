@@ -33,6 +33,9 @@ impl Exclusions {
 
     /// True when a path is left out, or a folder that it is in.
     pub(crate) fn hold(&self, path: &Path, is_folder: bool) -> bool {
+        if self.all.iter().all(Gitignore::is_empty) {
+            return false;
+        }
         // Patterns are relative to real folders; the file itself may be a link.
         let path = absolute(path);
         let real = path.parent().and_then(|parent| std::fs::canonicalize(parent).ok());

@@ -18,7 +18,7 @@ pub(crate) use exclusions::Exclusions;
 pub(crate) use kustomizations::KUSTOMIZATION_NAMES;
 use kustomizations::{Kustomization, find, kustomization_in, patches};
 use napkeeper_api::manifests::{self, Loaded, OtherFile, Problem, STDIN, Source, describe};
-pub(crate) use paths::{absolute, relative};
+pub(crate) use paths::{absolute, between, relative};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -146,7 +146,8 @@ pub(crate) fn read(
     let plain: Vec<PathBuf> = selection.paths.iter().filter(is_plain).cloned().collect();
     let loaded = load(&plain)?;
     let mut contents = Contents { unreadable: loaded.unreadable, others: loaded.others, ..Contents::default() };
-    let mut files = ByRealPath::of(tree, loaded.files);
+    let mut files = ByRealPath::default();
+    files.add(tree, loaded.files);
     follow(tree, selection, &mut files, &mut contents, load)?;
     let mut built_from = BTreeSet::new();
     for (kustomization, result) in build_all(tree, &files, selection, &mut contents) {
@@ -209,23 +210,30 @@ fn follow(
 }
 
 /// Files in their order, each with its real path if it has one.
+#[derive(Default)]
 struct ByRealPath {
     all: Vec<(Option<PathBuf>, Source)>,
+    /// Positions by real path.
+    positions: BTreeMap<PathBuf, usize>,
 }
 
 impl ByRealPath {
-    fn of(tree: &impl Tree, files: Vec<Source>) -> Self {
-        let mut all = Self { all: Vec::new() };
-        all.add(tree, files);
-        all
-    }
-
     /// Adds files that are not among them.
     fn add(&mut self, tree: &impl Tree, files: Vec<Source>) {
-        let known: BTreeSet<PathBuf> = self.all.iter().filter_map(|(real, _)| real.clone()).collect();
-        let real = |source: &Source| tree.real(Path::new(&*source.file)).filter(|_| &*source.file != STDIN_NAME);
-        let files = files.into_iter().map(|source| (real(&source), source));
-        self.all.extend(files.filter(|(real, _)| real.as_ref().is_none_or(|real| !known.contains(real))));
+        for source in files {
+            let real = tree.real(Path::new(&*source.file)).filter(|_| &*source.file != STDIN_NAME);
+            if let Some(real) = &real {
+                if self.positions.contains_key(real) {
+                    continue;
+                }
+                self.positions.insert(real.clone(), self.all.len());
+            }
+            self.all.push((real, source));
+        }
+    }
+
+    fn get(&self, real: &Path) -> Option<&Source> {
+        self.all.get(*self.positions.get(real)?).map(|(_, source)| source)
     }
 
     /// The folders in which files were found, not given by name.
@@ -308,11 +316,11 @@ fn render(
     text: String,
     synced: &[Synced],
 ) -> Render {
-    let loaded: BTreeMap<&PathBuf, &Source> =
-        files.all.iter().filter_map(|(real, source)| Some((real.as_ref()?, source))).collect();
     let is_part = |file: &&PathBuf| manifests::is_manifest(file) && !is_kustomization(file);
-    let part = |file: &PathBuf| loaded.get(file).map(|source| (*source).clone()).or_else(|| tree.read(file));
-    let part = |file: &PathBuf| Some(substituted(part(file)?, Some(&kustomization.folder), synced));
+    let part = |file: &PathBuf| {
+        let source = files.get(file).cloned().or_else(|| tree.read(file))?;
+        Some(substituted(source, Some(&kustomization.folder), synced))
+    };
     let parts = kustomization.files.iter().filter(is_part).filter_map(part).collect();
     let file = kustomization_in(tree, &kustomization.folder).unwrap_or_else(|| kustomization.folder.clone());
     let name = format!("<kustomize {}>", relative(&kustomization.folder).display());
@@ -326,7 +334,8 @@ pub(crate) fn is_kustomization(file: &Path) -> bool {
     file.file_name().is_some_and(|name| KUSTOMIZATION_NAMES.iter().any(|n| name == *n))
 }
 
-fn problem(path: &Path, message: String) -> Problem {
+/// A problem of a whole file or folder.
+pub(crate) fn problem(path: &Path, message: String) -> Problem {
     Problem { file: Arc::from(path.to_string_lossy().as_ref()), position: None, message }
 }
 

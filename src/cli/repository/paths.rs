@@ -10,13 +10,15 @@ pub(crate) fn relative(path: &Path) -> PathBuf {
         Ok(near) => return near.to_owned(),
         Err(_) => {}
     }
-    let root = current.ancestors().find(|folder| folder.join(".git").exists()).filter(|root| path.starts_with(root));
-    let common = root.and_then(|root| {
-        current.ancestors().find(|folder| path.starts_with(folder)).filter(|folder| folder.starts_with(root))
-    });
-    let inside = common.and_then(|common| Some((current.strip_prefix(common).ok()?, path.strip_prefix(common).ok()?)));
-    let Some((up, down)) = inside else { return path.to_owned() };
-    up.components().map(|_| Component::ParentDir.as_os_str()).chain(down.iter()).collect()
+    let root = current.ancestors().find(|folder| folder.join(".git").exists());
+    if root.is_some_and(|root| path.starts_with(root)) { between(&current, path) } else { path.to_owned() }
+}
+
+/// The path from one folder to another path, both absolute.
+pub(crate) fn between(from: &Path, to: &Path) -> PathBuf {
+    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(common).map(|_| Component::ParentDir);
+    up.chain(to.components().skip(common)).collect()
 }
 
 /// An absolute path without `.` and `..`, whether or not there is such a file.
@@ -31,4 +33,20 @@ pub(crate) fn absolute(path: &Path) -> PathBuf {
         }
     }
     whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_path_goes_up_to_what_is_common() {
+        for (from, to, path) in [
+            ("/a/b/napkeeper-system", "/a/c/overlays/audit", "../../c/overlays/audit"),
+            ("/a", "/a/b", "b"),
+            ("/a/b", "/c", "../../c"),
+        ] {
+            assert_eq!(between(Path::new(from), Path::new(to)), Path::new(path));
+        }
+    }
 }

@@ -36,26 +36,26 @@ impl Synced {
 /// The sources of Flux by namespace and name, with their URLs.
 pub(super) type Urls = BTreeMap<(String, String), String>;
 
-/// What the objects among these files sync from the repository. What is of another repository, by its URL, or is not there, is left out.
+/// What the objects among these files sync from the repository. What is of another repository, by its URL, or is not there, is left
+/// out.
 pub(super) fn synced(tree: &impl Tree, files: &[(&Path, &Source)], urls: &mut Urls) -> Vec<Synced> {
     let files: Vec<_> = files.iter().filter(|(_, source)| may_sync(&source.text)).collect();
-    let values = |source: &'_ Source| -> Vec<Value> {
-        let documents = source.parsed().documents.iter();
-        documents.flat_map(items).map(|(_, value)| value.clone()).collect()
-    };
-    urls.extend(files.iter().flat_map(|(_, source)| values(source)).filter_map(|value| url(&value)));
+    let objects = files
+        .iter()
+        .flat_map(|(file, source)| source.parsed().documents.iter().flat_map(items).map(|(_, value)| (*file, value)));
+    let objects: Vec<(&Path, &Value)> = objects.collect();
+    urls.extend(objects.iter().filter_map(|(_, value)| url(value)));
+    let mut remotes_by_root = BTreeMap::new();
     let mut found = Vec::new();
-    for (file, source) in files {
+    for (file, value) in objects {
         let Some(root) = tree.root(file) else { continue };
-        let remotes = remotes(&root);
-        for value in values(source) {
-            for named in paths(&value, urls) {
-                let is_foreign = named.url.is_some_and(|url| !remotes.is_empty() && !remotes.contains(last_part(&url)));
-                // A path that leads out of the repository is none in it.
-                let real = tree.real(&root.join(named.path.trim_start_matches('/')));
-                let Some(path) = real.filter(|real| !is_foreign && real.starts_with(&root)) else { continue };
-                found.push(Synced { by: (*file).to_owned(), path, variables: variables(&value) });
-            }
+        let remotes = remotes_by_root.entry(root.clone()).or_insert_with(|| remotes(&root));
+        for named in paths(value, urls) {
+            let is_foreign = named.url.is_some_and(|url| !remotes.is_empty() && !remotes.contains(last_part(&url)));
+            // A path that leads out of the repository is none in it.
+            let real = tree.real(&root.join(named.path.trim_start_matches('/')));
+            let Some(path) = real.filter(|real| !is_foreign && real.starts_with(&root)) else { continue };
+            found.push(Synced { by: file.to_owned(), path, variables: variables(value) });
         }
     }
     found

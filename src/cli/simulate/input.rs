@@ -10,7 +10,7 @@ use napkeeper_controller::config_file::RepositoryFacts;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::names::Region;
 use napkeeper_sim::scenario::{self, Manifests, Scenario, is_scenario};
-use napkeeper_verdict::{Finding, Severity, Validator};
+use napkeeper_verdict::{Finding, Severity, Validator, first_variable};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -170,12 +170,6 @@ fn quickstart() -> Loaded {
     Loaded { files: QUICKSTART.into_iter().map(source).collect(), ..Loaded::default() }
 }
 
-/// The name of the first variable in a text, as Flux has them.
-fn variable(text: &str) -> Option<&str> {
-    let mut after = text.split("${").skip(1);
-    after.find_map(|rest| rest.split_once('}').map(|(name, _)| name).filter(|name| !name.is_empty()))
-}
-
 /// The valid documents, and whether that is all of them.
 struct ValidDocuments<'d> {
     documents: Vec<&'d Document>,
@@ -199,7 +193,7 @@ fn valid_documents<'d>(
             output::write_finding(err, finding, &[], source.text.lines().nth(finding.line - 1))?;
             valid.all = false;
             let line = source.text.lines().nth(finding.line - 1).unwrap_or_default();
-            valid.open_variable = valid.open_variable.or_else(|| variable(line).map(ToOwned::to_owned));
+            valid.open_variable = valid.open_variable.or_else(|| first_variable(line).map(ToOwned::to_owned));
         }
         let is_valid = |d: &&Document| {
             !config::is_config(&d.file)

@@ -9,15 +9,14 @@ fn catalog() -> Catalog {
     Catalog::embedded().unwrap()
 }
 
+/// What is read of a folder; without one, the quickstart.
+fn read(path: Option<&Path>, catalog: &Catalog, err: &mut Vec<u8>) -> anyhow::Result<Option<Input>> {
+    let (reading, facts) = (ReadingArgs::default(), RepositoryFacts::default());
+    input::read(InputArgs { path, scenario: None, reading: &reading, facts: &facts, catalog }, |_| {}, err)
+}
+
 fn quickstart(catalog: &Catalog) -> Input {
-    let args = InputArgs {
-        path: None,
-        scenario: None,
-        reading: &ReadingArgs::default(),
-        facts: &RepositoryFacts::default(),
-        catalog,
-    };
-    input::read(args, |_| {}, &mut Vec::new()).unwrap().unwrap()
+    read(None, catalog, &mut Vec::new()).unwrap().unwrap()
 }
 
 /// The text of a report, without the time that it took.
@@ -35,14 +34,7 @@ fn refused(files: &[(&str, &str)]) -> String {
         fs::write(folder.path().join(name), text).unwrap();
     }
     let (catalog, mut err) = (catalog(), Vec::new());
-    let args = InputArgs {
-        path: Some(folder.path()),
-        scenario: None,
-        reading: &ReadingArgs::default(),
-        facts: &RepositoryFacts::default(),
-        catalog: &catalog,
-    };
-    let error = match input::read(args, |_| {}, &mut err) {
+    let error = match read(Some(folder.path()), &catalog, &mut err) {
         Ok(None) => anstream::adapter::strip_str(&String::from_utf8(err).unwrap()).to_string(),
         Ok(Some(_)) => panic!("this runs"),
         Err(error) => error.to_string(),
@@ -99,14 +91,7 @@ fn without_a_vm_nothing_is_compared() {
         fs::write(folder.path().join(name), shipped(name)).unwrap();
     }
     let catalog = catalog();
-    let args = InputArgs {
-        path: Some(folder.path()),
-        scenario: None,
-        reading: &ReadingArgs::default(),
-        facts: &RepositoryFacts::default(),
-        catalog: &catalog,
-    };
-    let input = input::read(args, |_| {}, &mut Vec::new()).unwrap().unwrap();
+    let input = read(Some(folder.path()), &catalog, &mut Vec::new()).unwrap().unwrap();
     let printed = text(&simulate(&input, &catalog, RepositoryFacts::default(), false).unwrap());
     assert!(printed.contains("\ncost         $0.00: there are no VMs\n"), "{printed}");
     assert!(printed.contains("\nbaseline     cluster-autoscaler $0.00; 0 launched, 0 node-hours, "), "{printed}");

@@ -4,7 +4,7 @@
 //! inline patch, it stays in the render.
 
 use super::input::{Input, SourceOrigin};
-use super::objects::Objects;
+use super::objects::{Objects, document_at};
 use super::verdicts::{ReportedFinding, Verdicts};
 use crate::repository::{STDIN_NAME, absolute};
 use napkeeper_api::field_path::Path as FieldPath;
@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Moves the findings in renders to the files that these are built from, which become sources. The same finding about the same part in
-/// several renders is one.
+/// Moves the findings in renders to the files that these are built from, which become sources. The same finding about the same part
+/// in several renders is one.
 pub(super) fn locate(verdicts: &mut Verdicts) {
     name_templates(verdicts);
     let by_render = add_parts(&mut verdicts.input);
@@ -109,7 +109,7 @@ struct Place {
 
 /// Where the value comes from that a finding in a render is about.
 fn origin(finding: &Finding, render: &Source, parts: &[usize], sources: &[Source]) -> Option<Place> {
-    let document = document_at(render, finding.line, finding.column).filter(|_| !parts.is_empty())?;
+    let document = document_at(&render.parsed().documents, finding).filter(|_| !parts.is_empty())?;
     let path = FieldPath::parse(&finding.path)?;
     let value = path.value_in(&document.value).filter(|_| !finding.path.is_empty());
     let is_key = document.key_position(&path) == Position { line: finding.line, column: finding.column };
@@ -134,21 +134,11 @@ fn origin(finding: &Finding, render: &Source, parts: &[usize], sources: &[Source
     Some(Place { source, at })
 }
 
-/// The document of a source at a position.
-fn document_at(source: &Source, line: usize, column: usize) -> Option<&Document> {
-    let documents = &source.parsed().documents;
-    let begins_before = |document: &Document| {
-        let at = document.position(&FieldPath::root());
-        (at.line, at.column) <= (line, column)
-    };
-    documents.get(documents.partition_point(begins_before).checked_sub(1)?)
-}
-
 /// How near an object of a file is to one that is built: the longest part of its name, and its namespace.
 type Rank = (usize, bool);
 
-/// How near the first object is to the second; `None` if kustomize cannot make the second of the first. It may add to the name, and set the
-/// namespace.
+/// How near the first object is to the second; `None` if kustomize cannot make the second of the first. It may add to the name, and
+/// set the namespace.
 fn rank(part: &Value, built: &Value) -> Option<Rank> {
     let is_same = |field: &str| part[field] == built[field];
     let part_name = name(part);

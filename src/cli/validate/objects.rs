@@ -72,17 +72,11 @@ impl<'s> Objects<'s> {
     /// The object that a finding is about.
     pub(super) fn about(&mut self, finding: &Finding) -> ObjectIdentity {
         let Some(reading) = self.reading_at(finding.line) else { return ObjectIdentity::default() };
-        let begins_before = |d: &Document| {
-            let at = d.position(&Path::root());
-            (at.line, at.column) <= (finding.line, finding.column)
-        };
         // A finding without a path may be anywhere, also in a document that could not be parsed.
         if finding.path.is_empty() && !reading.problems.is_empty() {
             return ObjectIdentity::default();
         }
-        let documents = &reading.documents;
-        let last = documents.partition_point(begins_before).checked_sub(1);
-        let Some(document) = last.and_then(|i| documents.get(i)) else { return ObjectIdentity::default() };
+        let Some(document) = document_at(&reading.documents, finding) else { return ObjectIdentity::default() };
         let item = in_item(&finding.path).filter(|_| document.value["kind"] == "List");
         let value = item.map_or(&document.value, |(i, _)| &document.value["items"][i]);
         ObjectIdentity::of(value)
@@ -106,6 +100,15 @@ impl<'s> Objects<'s> {
         }
         self.last.as_ref().map(|(_, reading)| reading)
     }
+}
+
+/// The document that a finding is in: the last that begins before it.
+pub(super) fn document_at<'d>(documents: &'d [Document], finding: &Finding) -> Option<&'d Document> {
+    let begins_before = |document: &Document| {
+        let at = document.position(&Path::root());
+        (at.line, at.column) <= (finding.line, finding.column)
+    };
+    documents.get(documents.partition_point(begins_before).checked_sub(1)?)
 }
 
 /// All objects of a document, as [`ObjectIdentity`] prints them.

@@ -24,7 +24,13 @@ pub(super) fn add(
     verdicts: &mut Verdicts,
 ) -> anyhow::Result<()> {
     let now = divide(args, targets, &verdicts.input)?;
-    let without = |of_target: &&TargetSources<'_>| classes(&verdicts.input, of_target).is_empty();
+    let input = &verdicts.input;
+    // The merge base is read, and built, only for NodePools.
+    let has_pools = |of_target: &TargetSources<'_>| {
+        let mut sources = of_target.sources.iter().filter_map(|index| input.sources.get(*index));
+        sources.any(|source| source.text.contains("NodePool"))
+    };
+    let without = |of_target: &&TargetSources<'_>| has_pools(of_target) && classes(input, of_target).is_empty();
     let without: Vec<&TargetSources<'_>> = now.iter().filter(without).collect();
     if without.is_empty() {
         return Ok(());

@@ -97,15 +97,15 @@ impl Validator {
         report
     }
 
-    /// Parses the issue's document again: most have no issues, so documents are not kept. A NodePool with variables, or another object
-    /// of a CustomResourceDefinition, is not compared with others.
+    /// Parses the issue's document again: most have no issues, so documents are not kept. A NodePool with variables, or another
+    /// object of a CustomResourceDefinition, is not compared with others.
     fn locate(&self, sources: &[Source], at: &DocumentLocation, issue: Issue, root: &Path) -> Option<Finding> {
         let reading = sources.get(at.source)?.parse_chunk(at.chunk.clone());
         let document = reading.documents.get(at.nth)?;
         let value = root.value_in(&document.value);
-        let is_custom = value
-            .is_some_and(|value| matches!(look_up(&self.definitions, value, &mut Vec::new()), SchemaLookup::Crd(..)));
-        let is_open = self.leaves_open && is_custom && value.is_some_and(variables::is_open);
+        let is_custom =
+            |value: &Value| matches!(look_up(&self.definitions, value, &mut Vec::new()), SchemaLookup::Crd(..));
+        let is_open = self.leaves_open && value.is_some_and(|value| variables::is_open(value) && is_custom(value));
         (!is_open).then(|| issue.locate(document, root))
     }
 

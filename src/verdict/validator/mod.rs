@@ -25,6 +25,7 @@ use napkeeper_core::model::names::{NodePoolName, ObjectName};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+pub use variables::first_variable;
 use yaml_scalars::SourceText;
 
 /// The findings in a file.
@@ -110,8 +111,8 @@ impl Validator {
         self
     }
 
-    /// The same rules, for manifests in Git: what depends on variables such as `${name}` is left open. Without this, they are texts, as
-    /// they are to an API server.
+    /// The same rules, for manifests in Git: what depends on variables such as `${name}` is left open. Without this, they are
+    /// texts, as they are to an API server.
     #[must_use]
     pub fn with_variables(self) -> Self {
         Self { leaves_open: true, ..self }

@@ -52,11 +52,17 @@ pub(super) fn known_part(value: &Value) -> Option<Value> {
     }
 }
 
-/// A dollar sign, a brace and the beginning of a name.
 fn has_variable(text: &str) -> bool {
-    let begins_name =
-        |rest: &str| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && rest.contains('}');
-    text.match_indices("${").any(|(at, sign)| begins_name(&text[at + sign.len()..]) && !text[..at].ends_with('$'))
+    first_variable(text).is_some()
+}
+
+/// What stands between the braces of the first variable of a text: its name, and a default if there is one.
+#[must_use]
+pub fn first_variable(text: &str) -> Option<&str> {
+    let begins_name = |inner: &&str| inner.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    // Two dollar signs stand for one, and begin no variable.
+    let signs = text.match_indices("${").filter(|(at, _)| !text[..*at].ends_with('$'));
+    signs.filter_map(|(at, sign)| Some(text[at + sign.len()..].split_once('}')?.0)).find(begins_name)
 }
 
 /// A name in which each variable is its own name, as far as names of objects have such characters.

@@ -135,7 +135,7 @@ async fn an_approval_in_git_collects_an_orphan(env: &mut Environment, git: &mut 
     git.sweep["spec"]["approvalRequired"] = json!(["Nic", "Vm", "DataDisk"]);
     let synced = git.commit(env, &json!({}), &pools()?).await?;
     ensure!(synced["status"] == "True", "{synced}");
-    let found = until(env, "finding that asks for an approval", async |env| {
+    let found = until(env, "finding that needs an approval", async |env| {
         let status = sweep_status(env).await?;
         let mut findings = status["findings"].as_array().into_iter().flatten();
         let is_leaked = |one: &&Value| one["id"].as_str().is_some_and(|id| id.ends_with("/leaked"));

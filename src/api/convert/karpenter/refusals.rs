@@ -5,7 +5,6 @@
 
 use crate::convert::violations::Violations;
 use crate::field_path::Path;
-
 use crate::types::karpenter::{NodePool, Taint};
 use napkeeper_core::model::support::name_syntax::{is_label_value, is_qualified_name};
 use std::collections::BTreeMap;

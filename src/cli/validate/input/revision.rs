@@ -1,16 +1,17 @@
 //! Manifests of a Git revision.
 
 use super::git::{Blob, Repository};
-use crate::repository::{self, Contents, Exclusions, OnDisk, Selection, Tree, absolute, is_kustomization, relative};
+use crate::repository::{
+    self, Contents, Exclusions, OnDisk, Selection, Tree, absolute, is_kustomization, problem, relative,
+};
 use napkeeper_api::config;
 use napkeeper_api::manifests::{
-    self, CHART, Loaded, MAX_FILE_BYTES, OtherFile, Place, Problem, Source, is_in_templates, is_of_chart,
+    self, CHART, Loaded, MAX_FILE_BYTES, OtherFile, Place, Source, is_in_templates, is_of_chart,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// A revision.
 #[derive(Debug)]
@@ -199,10 +200,6 @@ impl Tree for Revision {
         let folder = at(folder).unwrap_or_else(|| copy.path().to_owned());
         Ok(OnDisk { folder, copy: Some(copy) })
     }
-}
-
-fn problem(path: &Path, message: String) -> Problem {
-    Problem { file: Arc::from(path.to_string_lossy().as_ref()), position: None, message }
 }
 
 /// True when a file is read, by its path from a given directory; an empty one is the given file itself.

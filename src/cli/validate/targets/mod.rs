@@ -102,21 +102,15 @@ impl Targets {
         mismatched?.first().copied()
     }
 
-    /// True when a manifest belongs to a cluster: it, or what it is built from, is in a path of the cluster, or is synced by what belongs to it. The standard
+    /// True when a manifest belongs to a cluster with these paths: it, or what it is built from, is in one of them. The standard
     /// input belongs to a cluster that has the whole repository.
-    pub(super) fn owns(&self, target: &Target, origin: &SourceOrigin, synced: &[Synced]) -> bool {
-        match (origin.real_path(), &self.config) {
-            (Some(real), _) => {
-                let files = match origin {
-                    SourceOrigin::Render { files, .. } => Some(files),
-                    SourceOrigin::File(_) | SourceOrigin::Stdin => None,
-                };
-                let all = target.all_paths(synced);
-                all.iter()
-                    .any(|path| [&real].into_iter().chain(files.into_iter().flatten()).any(|f| f.starts_with(path)))
-            }
-            (None, Some((_, folder))) => target.paths.contains(folder),
-            (None, None) => false,
+    fn owns(&self, paths: &[PathBuf], origin: &SourceOrigin) -> bool {
+        let is_within = |file: &PathBuf| paths.iter().any(|path| file.starts_with(path));
+        match (origin, &self.config) {
+            (SourceOrigin::Stdin, Some((_, folder))) => paths.contains(folder),
+            (SourceOrigin::Stdin, None) => false,
+            (SourceOrigin::Render { files, .. }, _) if files.iter().any(is_within) => true,
+            _ => origin.real_path().is_some_and(|real| is_within(&real)),
         }
     }
 }

@@ -26,9 +26,10 @@ pub(in crate::validate) fn divide<'t>(
     let mut by_target = Vec::new();
     for target in &targets.clusters {
         let mut sources = Vec::new();
+        let paths = target.all_paths(&input.synced);
         for ((i, origin), is_assigned) in input.origins.iter().enumerate().zip(&mut is_assigned) {
             let is_selected = by_name && *origin == SourceOrigin::Stdin;
-            if !is_config(i) && (is_selected || targets.owns(target, origin, &input.synced)) {
+            if !is_config(i) && (is_selected || targets.owns(&paths, origin)) {
                 sources.push(i);
                 *is_assigned = true;
             }

@@ -96,7 +96,7 @@ fn applied_folder(path: Option<&str>, set: &ManifestSet) -> Option<Vec<String>> 
 }
 
 /// True for a file, or what kustomize has built, below a folder of the repository, of which the input may be a part or a parent; also
-/// for what has no place in it, such as the standard input.
+/// for what is no file, such as the standard input.
 fn is_under(file: &str, folder: &[String]) -> bool {
     let built = file.strip_prefix("<kustomize ").and_then(|rest| rest.strip_suffix('>')).filter(|built| *built != ".");
     let mut parts: Vec<&str> = built.unwrap_or(file).split(['/', '\\']).collect();
