@@ -15,6 +15,7 @@
 //! | [`lifecycle`] | launch, registration, initialization and termination of a NodeClaim |
 //! | [`disruption`] | consolidation, drift and expiration within budgets |
 //! | [`static_capacity`] | NodePools with a fixed number of nodes |
+//! | [`outlook`] | what disruption and static capacity do next, and what keeps each node |
 //! | [`status`] | the status of NodePools and AKSNodeClasses |
 //! | [`orphans`] | resources without an owner, the proof of it, and their deletion |
 //! | [`history`] | which nodes were removed, why, and by what they were replaced |
@@ -28,6 +29,7 @@ pub mod history;
 pub mod lifecycle;
 pub mod model;
 pub mod orphans;
+pub mod outlook;
 pub mod plan;
 pub mod provisioning;
 pub mod scheduling;

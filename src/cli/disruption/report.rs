@@ -5,9 +5,9 @@ use crate::output::style::{BOLD, DIM};
 use crate::output::{TextAndJson, first_names, one_line, plural};
 use jiff::Timestamp;
 use napkeeper_core::disruption::budget_calendar::CALENDAR;
-use napkeeper_core::disruption::{NextMove, NodeOutlook, Obstacle, Outlook, OutlookInput};
 use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::names::NodePoolName;
+use napkeeper_core::outlook::{NextMove, NodeOutlook, Obstacle, Outlook, OutlookInput};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ fn earliest(one: &NextMove) -> String {
 }
 
 fn reason(one: &NextMove) -> &'static str {
-    one.reason.map_or("Expired", |reason| reason.as_str())
+    one.reason.as_str()
 }
 
 fn texts(obstacles: &[Obstacle]) -> Vec<String> {
@@ -171,7 +171,7 @@ impl TextAndJson for DisruptionReport<'_> {
     }
 
     fn to_json(&self) -> anyhow::Result<Value> {
-        let source = |source: &napkeeper_core::disruption::Source| {
+        let source = |source: &napkeeper_core::outlook::Source| {
             json!({
                 "nodeClaim": source.claim.as_str(),
                 "node": source.node.as_ref().map(|name| name.as_str()),

@@ -284,6 +284,7 @@ mod tests {
         let draft = ClaimDraft {
             name: ClaimName::new("general-c").unwrap(),
             spec: claim("general-c").spec,
+            reason: None,
             pods: vec![pod.key.clone()],
         };
         vec![

@@ -80,7 +80,7 @@ pub(super) fn remaining_deletions(
 }
 
 /// How many nodes of a pool count in percentages of its budgets.
-pub(super) fn initialized_nodes(snapshot: &Snapshot, pool: &NodePool) -> u32 {
+pub(crate) fn initialized_nodes(snapshot: &Snapshot, pool: &NodePool) -> u32 {
     u32::try_from(initialized(snapshot, pool).count()).unwrap_or(u32::MAX)
 }
 

@@ -241,13 +241,13 @@ impl<'a, 'p> CandidateFilter<'a, 'p> {
 
 /// What a node costs with current overlays, as its replacement would: otherwise the same offering may look cheaper than
 /// itself.
-pub(super) fn current_price(overlaid: &OverlaidInstanceTypes, claim: &Claim) -> Option<HourlyPrice> {
+pub(crate) fn current_price(overlaid: &OverlaidInstanceTypes, claim: &Claim) -> Option<HourlyPrice> {
     let offering = &claim.intent.as_ref()?.offering;
     Some(overlaid.price(claim.spec.pool.as_ref()?, &offering.key).unwrap_or(offering.price))
 }
 
 /// What evicting these pods costs, in the unit of [`Pod::eviction_cost`].
-pub(super) fn eviction_cost<'p>(pods: impl IntoIterator<Item = &'p Arc<Pod>>) -> i64 {
+pub(crate) fn eviction_cost<'p>(pods: impl IntoIterator<Item = &'p Arc<Pod>>) -> i64 {
     pods.into_iter().map(|pod| pod.eviction_cost().max(0)).sum()
 }
 

@@ -12,7 +12,6 @@ pub mod budget_calendar;
 mod candidate;
 mod causes;
 mod moves;
-mod outlook;
 mod pool_deletion;
 mod replacement_loops;
 
@@ -27,16 +26,19 @@ use crate::scheduling::OfferingsCache;
 use crate::snapshot::{CommandKey, Snapshot};
 use balanced::BalancedPools;
 pub use blockers::{DisruptionBlocker, PossibleDisruption, disruption_blockers};
+pub(crate) use budget::initialized_nodes;
 pub use budget::remaining_disruptions as budget_left;
 pub use budget::{allowed_disruptions, counted_nodes, is_active};
-pub(crate) use candidate::passes_blockers;
 use candidate::{Candidate, disruption_candidates, outdated_candidates};
+pub(crate) use candidate::{current_price, eviction_cost, passes_blockers};
 pub use causes::{DeletedPool, Drift, DriftDetector, DriftReason, Expiry, ReplacementCause, VanishedSize};
 use causes::{VanishedSizes, delete_expired, expiring, of_deleted_pools, record_drift};
 use jiff::{SignedDuration, Timestamp};
 pub use moves::PodWithoutRoom;
-use moves::{MoveMemory, Outdated, Search, consolidate, continue_moves, replace_outdated, soft_taint_deleted_pools};
-pub use outlook::{NextMove, NodeOutlook, Obstacle, Outlook, OutlookInput, Source, outlook};
+use moves::{
+    Move, MoveMemory, Outdated, Search, consolidate, continue_moves, deletion_worth_from, replace_outdated,
+    soft_taint_deleted_pools,
+};
 pub use pool_deletion::reconcile_pool_deletions;
 pub use replacement_loops::{ReplacementLoop, ReplacementLoops};
 use std::cell::{OnceCell, RefCell};
@@ -85,6 +87,28 @@ impl DisruptionMemory {
     pub fn eligible(&self) -> &BTreeMap<DisruptionReason, usize> {
         &self.moves.eligible
     }
+
+    /// In the last pass no set of nodes was looked for, since pods wait for a node that is not launched yet.
+    pub(crate) fn awaits_launch(&self) -> bool {
+        self.moves.awaits_launch
+    }
+
+    /// The move of which a node is a source.
+    pub(crate) fn move_of(&self, claim: &ClaimName) -> Option<&Move> {
+        self.moves.move_of(claim)
+    }
+}
+
+/// Since when the deletion of nodes for their price has been worth it, by NodeClaim; without those of which it is not.
+pub(crate) fn deletions_worth_from(
+    snapshot: &Snapshot,
+    provision: &ProvisionMemory,
+    memory: &DisruptionMemory,
+    now: Timestamp,
+) -> BTreeMap<ClaimName, Timestamp> {
+    let candidates = disruption_candidates(snapshot, provision, &memory.launches, now, &mut Plan::default());
+    let worth = candidates.iter().filter_map(|c| Some((c.claim.name.clone(), deletion_worth_from(c, now)?)));
+    worth.collect()
 }
 
 /// Decides which nodes to disrupt now.
@@ -308,7 +332,7 @@ fn reason_of_emptiness(candidate: &Candidate<'_>) -> String {
     format!("node {} is empty ({why}), saves {price}/h", node.name)
 }
 
-fn is_in_progress(snapshot: &Snapshot, claim: &ClaimName) -> bool {
+pub(crate) fn is_in_progress(snapshot: &Snapshot, claim: &ClaimName) -> bool {
     snapshot.in_progress.contains(&CommandKey::Claim(claim.clone()))
 }
 

@@ -25,7 +25,7 @@ pub(super) fn removal(snapshot: &Snapshot, memory: &HistoryMemory, claim: &Claim
         pool: claim.spec.pool.clone(),
         by: removed_by(claim, own, memory.alive.contains(&claim.uid)),
         reason: reason(claim, own),
-        // Those of fixed-size NodePools are only named in the reason of the deletion.
+        // One that takes the place of another node than its own is only named in the reason of the deletion.
         cause: cause(claim, own, replacements.is_empty()),
         replacements,
         started,

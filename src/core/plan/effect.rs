@@ -134,6 +134,8 @@ pub struct ClaimDraft {
     pub name: ClaimName,
     /// Its spec.
     pub spec: ClaimSpec,
+    /// Why it replaces others; `None` of one that replaces none.
+    pub reason: Option<DisruptionReason>,
     /// Pods that it is created for, for people.
     pub pods: Vec<ObjectKey>,
 }

@@ -41,6 +41,7 @@ pub(crate) fn claim_draft(
     Some(ClaimDraft {
         name,
         spec,
+        reason: None,
         pods: node.pods.iter().filter(|pod| !pod.is_chunk()).map(|pod| pod.key.clone()).collect(),
     })
 }

@@ -5,15 +5,15 @@
 //! least disruption first; and outdated nodes, which have drifted or expire soon, are replaced one for one, the new one
 //! first. How this differs from Karpenter's static pools, and why, is in `docs/decisions/0045-static-capacity.md`.
 
+mod replacements;
 mod scale_down_order;
 mod static_nodes;
 #[cfg(test)]
 mod tests;
 
-use crate::disruption::{BUDGET_RETRY, ReplacementCause, ReplacementLoops, budget_left};
+use crate::disruption::{ReplacementLoops, budget_left};
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
-use crate::model::cluster::replacement::Replacement;
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{ControllerMode, DisruptionScope, PauseSwitch, Settings};
 use crate::plan::{Command, Plan};
@@ -21,25 +21,25 @@ use crate::provisioning::{ProvisionMemory, claim_draft, has_unobserved_claims};
 use crate::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, NewNode};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::{SignedDuration, Timestamp};
+pub(crate) use replacements::pending_replacements;
+pub(crate) use scale_down_order::standing_claims;
 use scale_down_order::{MemberInput, PoolMember, pool_members};
-use static_nodes::{StaticShortfall, plan_static_nodes};
+pub use static_nodes::StaticShortfall;
+use static_nodes::plan_static_nodes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+/// The category of deletions of nodes that are too many.
+pub(crate) const SCALED_DOWN: &str = "scaled_down";
 /// Retry delay for a pool with missing or outdated nodes.
 const RETRY: SignedDuration = SignedDuration::from_secs(10);
-/// A replacement that is not needed by then is surplus.
-const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 /// A deletion that has not been seen by then has failed.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(1);
 
-/// Memory of static pools. All of it is disposable: after a crash a replacement counts as surplus, and outdated nodes
-/// are deleted first anyway; a deletion is visible by then, or is requested again.
+/// Memory of static pools. All of it is disposable: after a crash a deletion is visible, or is requested again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StaticCapacityMemory {
-    /// NodeClaims that were created to replace outdated ones, and when.
-    replacements: BTreeMap<ClaimName, Timestamp>,
     /// NodeClaims whose deletion was requested, and when.
     deleting: BTreeMap<ClaimName, Timestamp>,
     /// When nodes were last requested, by pool.
@@ -172,7 +172,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
     }
 
     /// Deletes surplus nodes.
-    fn scale_down(&mut self, static_pool: &mut StaticPool<'_>) {
+    fn scale_down(&mut self, static_pool: &mut StaticPool<'a>) {
         let wanted = static_pool.replicas.saturating_add(self.replacements_of(static_pool).len());
         let mut surplus = static_pool.members.len().saturating_sub(wanted);
         let has = static_pool.members.len();
@@ -180,7 +180,9 @@ impl<'a> StaticPoolReconciler<'a, '_> {
             let outdated_may_go = static_pool.budget > 0;
             // A replacement whose cause is gone stays in place of another: else it would be launched again and again, where the
             // version that it shows new nodes to have is the cause.
-            let is_replacement = |member: &PoolMember<'_>| self.memory.replacements.contains_key(&member.claim.name);
+            let replacements = self.all_replacements(static_pool);
+            let is_replacement =
+                |member: &PoolMember<'_>| replacements.iter().any(|one| one.new.name == member.claim.name);
             let first =
                 static_pool.members.iter().enumerate().min_by_key(|(_, member)| {
                     (is_replacement(member), member.scale_down_order(outdated_may_go, self.now))
@@ -194,33 +196,8 @@ impl<'a> StaticPoolReconciler<'a, '_> {
                 static_pool.replicas,
                 member.scale_down_reason(self.now)
             );
-            self.delete_claim(&member, "scaled_down", &reason);
+            self.delete_claim(&member, SCALED_DOWN, &reason);
             surplus -= 1;
-        }
-    }
-
-    /// Deletes outdated nodes whose replacement is ready.
-    fn delete_replaced(&mut self, static_pool: &mut StaticPool<'_>) {
-        let replacement_names = self.replacements_of(static_pool);
-        for replacement in replacement_names {
-            let is_ready = |m: &PoolMember<'_>| m.claim.status.initialized.is_some() && m.claim.status.forced.is_none();
-            let ready = static_pool.members.iter().any(|m| m.claim.name == replacement && is_ready(m));
-            if !ready {
-                continue;
-            }
-            let first = static_pool.members.iter().enumerate().filter(|(_, m)| m.may_be_replaced());
-            let order = |(_, m): &(usize, &PoolMember<'_>)| m.replacement_order(self.settings, self.now);
-            let Some(index) = first.min_by_key(order).map(|(index, _)| index) else { return };
-            if static_pool.budget == 0 {
-                self.plan.wake_at(self.now + BUDGET_RETRY);
-                return;
-            }
-            static_pool.budget -= 1;
-            let member = static_pool.members.swap_remove(index);
-            let reason = member.cause.as_ref().map_or(DisruptionReason::Drifted, ReplacementCause::reason);
-            let why = format!("{}; its replacement {replacement} is ready", member.cause());
-            self.delete_claim(&member, reason.category(), &why);
-            self.memory.replacements.remove(&replacement);
         }
     }
 
@@ -235,16 +212,6 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         self.plan.push(Command::delete_claim(claim, category), reason);
     }
 
-    /// Replacements of a pool's outdated nodes.
-    fn replacements_of(&self, static_pool: &StaticPool<'_>) -> Vec<ClaimName> {
-        let outdated = static_pool.members.iter().filter(|m| m.cause.is_some()).count();
-        let replacements =
-            || static_pool.members.iter().filter(|m| self.memory.replacements.contains_key(&m.claim.name));
-        // One that is on its way is waited for, also where its cause has gone meanwhile.
-        let on_its_way = replacements().filter(|m| m.claim.status.initialized.is_none()).count();
-        replacements().map(|m| m.claim.name.clone()).take(outdated.max(on_its_way)).collect()
-    }
-
     /// How many nodes a pool lacks, and how many of its outdated ones are to be replaced now.
     fn nodes_to_create(&mut self, static_pool: &StaticPool<'a>) -> NodesToCreate {
         let replacements = self.replacements_of(static_pool).len();
@@ -255,18 +222,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         }
         self.loops.next_at().into_iter().for_each(|at| self.plan.wake_at(at));
         let replaceable = self.replaceable(static_pool).len();
-        NodesToCreate { missing: 0, replacements: replaceable.min(static_pool.budget).saturating_sub(replacements) }
-    }
-
-    /// The outdated nodes whose replacement may begin, in order. Of those that are replaced again and again for one cause, one
-    /// shows whether this goes on.
-    fn replaceable<'m>(&self, static_pool: &'m StaticPool<'a>) -> Vec<&'m PoolMember<'a>> {
-        let may_begin = |m: &&PoolMember<'_>| m.replacement_may_begin(self.settings, self.now);
-        let mut found: Vec<_> = static_pool.members.iter().filter(may_begin).collect();
-        found.sort_by_key(|m| m.replacement_order(self.settings, self.now));
-        let mut tried = BTreeSet::new();
-        found.retain(|m| m.replacement_loop.as_ref().is_none_or(|found| tried.insert(&found.cause)));
-        found
+        NodesToCreate { missing: 0, replacements: replaceable.min(static_pool.budget.saturating_sub(replacements)) }
     }
 
     /// Launches missing nodes, and replacements for outdated ones.
@@ -330,14 +286,6 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         }
     }
 
-    /// What the NodeClaim records that replaces a node.
-    fn record(&self, pool: &NodePool, member: &PoolMember<'_>) -> Option<Replacement> {
-        match member.replacement(pool, self.now) {
-            Some(record) => Some(self.loops.continued(&pool.name, record)),
-            None => self.loops.kept(member.claim).cloned(),
-        }
-    }
-
     fn create_claim(
         &mut self,
         static_pool: &StaticPool<'a>,
@@ -350,12 +298,8 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         let cause = if is_missing {
             format!("the NodePool wants {} nodes and has {}", static_pool.replicas, static_pool.members.len() + number)
         } else {
-            self.memory.replacements.insert(draft.name.clone(), self.now);
-            // The first ones are being replaced already.
-            let index = self.replacements_of(static_pool).len() + number;
-            let replaced = self.replaceable(static_pool).get(index).copied();
-            draft.spec.replacement = replaced.and_then(|member| self.record(static_pool.pool, member));
-            format!("replaces a node because of {}", replaced.map(PoolMember::cause).unwrap_or_default())
+            let Some(replaced) = self.assign_replaced(static_pool, &mut draft, number) else { return };
+            format!("replaces a node because of {replaced}")
         };
         let reason = format!("{cause}; cheapest of {offerings} offerings: {best}");
         self.plan.push(Command::CreateClaim(Box::new(draft)), reason);
@@ -365,10 +309,6 @@ impl<'a> StaticPoolReconciler<'a, '_> {
 impl StaticCapacityMemory {
     /// Forgets deleted claims, and outdated entries. A claim that has just been created may not be visible yet.
     fn forget(&mut self, snapshot: &Snapshot, now: Timestamp) {
-        let known = |name: &ClaimName, at: &Timestamp| {
-            snapshot.claims().get(name).is_some() || now.duration_since(*at) < DELETION_TIMEOUT
-        };
-        self.replacements.retain(|name, at| known(name, at) && now.duration_since(*at) < REPLACEMENT_TIMEOUT);
         self.deleting
             .retain(|name, at| snapshot.claims().get(name).is_some() && now.duration_since(*at) < DELETION_TIMEOUT);
         let is_static = |pool: &NodePoolName| snapshot.pools().get(pool).is_some_and(|p| p.replicas.is_some());

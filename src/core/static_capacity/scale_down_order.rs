@@ -3,7 +3,7 @@
 use crate::disruption::{DriftDetector, Expiry, ReplacementCause, ReplacementLoop, ReplacementLoops, passes_blockers};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::{Pod, PodOwner};
-use crate::model::cluster::pool::NodePool;
+use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::cluster::replacement::Replacement;
 use crate::model::names::ClaimName;
 use crate::model::settings::Settings;
@@ -63,15 +63,19 @@ pub(crate) enum ScaleDownRank {
 }
 
 /// The NodeClaims of a pool that stand: neither failed nor being deleted.
-pub(crate) fn pool_members<'a>(pool: &NodePool, input: MemberInput<'a, '_>) -> Vec<PoolMember<'a>> {
-    let MemberInput { snapshot, provision, settings, loops, now } = input;
+pub(crate) fn standing_claims<'a>(pool: &NodePool, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a Arc<Claim>> {
     let is_member = |claim: &&Arc<Claim>| {
         claim.spec.pool.as_ref() == Some(&pool.name)
             && claim.is_ours()
             && claim.deleting_at.is_none()
             && claim.status.launch_failed.is_none()
     };
-    let all = snapshot.claims().values().filter(is_member);
+    snapshot.claims().values().filter(is_member)
+}
+
+/// All that counts for a pool, with what is known of it.
+pub(crate) fn pool_members<'a>(pool: &NodePool, input: MemberInput<'a, '_>) -> Vec<PoolMember<'a>> {
+    let MemberInput { snapshot, provision, settings, loops, now } = input;
     let detector = DriftDetector::new(pool, snapshot, now);
     let loop_of = |cause: &ReplacementCause| loops.get(&cause.recurring(pool)?.in_pool(&pool.name));
     let cause = |claim: &Claim| {
@@ -89,7 +93,7 @@ pub(crate) fn pool_members<'a>(pool: &NodePool, input: MemberInput<'a, '_>) -> V
         let replacement_loop = member.cause.as_ref().and_then(loop_of).cloned();
         PoolMember { replacement_loop, ..member }
     };
-    all.map(member).collect()
+    standing_claims(pool, snapshot).map(member).collect()
 }
 
 impl<'a> PoolMember<'a> {
@@ -150,6 +154,11 @@ impl<'a> PoolMember<'a> {
     /// What a NodeClaim records that replaces it.
     pub(crate) fn replacement(&self, pool: &NodePool, now: Timestamp) -> Option<Replacement> {
         Some(Replacement::after(self.claim, &self.cause.as_ref()?.recurring(pool)?, false, now))
+    }
+
+    /// The reason for which it is replaced.
+    pub(crate) fn reason(&self) -> DisruptionReason {
+        self.cause.as_ref().map_or(DisruptionReason::Drifted, ReplacementCause::reason)
     }
 
     /// Why it is replaced, for people.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::catalog::CapacityType::{OnDemand, Reserved};
 use crate::catalog::live::{Quota, QuotaUsage};
-use crate::disruption::{DisruptionMemory, DriftDetector, disrupt};
+use crate::disruption::{DisruptionMemory, DriftDetector, ReplacementCause, disrupt};
 use crate::fixtures::{
     at, claim, cluster, managed, node, offering, pods, pool, put, requirements_in, reserve, running, settings, shape,
     start,
@@ -53,6 +53,11 @@ fn drafts(plan: &Plan) -> Vec<&ClaimDraft> {
     drafts.map(|p| if let Command::CreateClaim(draft) = &p.command { &**draft } else { unreachable!() }).collect()
 }
 
+/// The NodeClaims that new ones replace.
+fn replaces(plan: &Plan) -> Vec<String> {
+    drafts(plan).iter().flat_map(|draft| &draft.spec.replaces).map(ToString::to_string).collect()
+}
+
 fn deleted(plan: &Plan) -> Vec<String> {
     let word = |c: &Command| match c {
         Command::DeleteClaim { claim, category, .. } => Some(format!("{category} {}", claim.name)),
@@ -84,6 +89,15 @@ fn carry_out(plan: &Plan, pool: &NodePool, snapshot: &mut Snapshot, ready: bool)
             Command::ReportPool(_) | Command::ReportClass(_) => {}
             other => panic!("unexpected {other:?}"),
         }
+    }
+}
+
+/// The new nodes of a plan that was carried out have become ready then.
+fn ready_at(plan: &Plan, snapshot: &mut Snapshot, seconds: i64) {
+    for draft in drafts(plan) {
+        let mut ready = Claim::clone(snapshot.claims().get(&draft.name).unwrap());
+        ready.status.initialized = Some(at(seconds));
+        snapshot.put_claim(ready);
     }
 }
 
@@ -355,6 +369,7 @@ fn drifted_nodes_are_replaced_one_for_one_the_new_one_first() {
         let plan = pass(&snapshot, &mut memory, now);
         assert_eq!((drafts(&plan).len(), deleted(&plan).len()), (1, 0), "round {round}: {plan:?}");
         assert!(plan.commands[0].reason.contains("metadata.labels[team]: set to"), "{:?}", plan.commands[0]);
+        assert_eq!(replaces(&plan), [format!("c{round:02}")], "it names the node that goes");
         carry_out(&plan, &changed, &mut snapshot, false);
         assert!(pass(&snapshot, &mut memory, now + 20).commands.is_empty(), "it waits for the new node");
         carry_out(&plan, &changed, &mut snapshot, true);
@@ -418,16 +433,85 @@ fn a_window_that_closes_meanwhile_keeps_the_drifted_node() {
     );
 }
 
-#[test]
-fn a_replacement_continues_after_its_memory_was_lost() {
+/// A static pool of two nodes of an older template, and the first replacement.
+fn with_a_replacement() -> (Snapshot, NodePool, Plan) {
     let (mut snapshot, _) = with_nodes(&static_pool(2), 2);
     let mut changed = static_pool(2);
     changed.labels.insert("team".into(), "a".into());
     snapshot.put_pool(changed.name.clone(), changed.clone());
     let plan = pass(&snapshot, &mut StaticCapacityMemory::default(), 0);
+    assert_eq!(replaces(&plan), ["c00"]);
+    (snapshot, changed, plan)
+}
+
+#[test]
+fn a_replacement_continues_after_its_memory_was_lost() {
+    let (mut snapshot, changed, plan) = with_a_replacement();
+    carry_out(&plan, &changed, &mut snapshot, false);
+    let mut memory = StaticCapacityMemory::default();
+    let waits = pass(&snapshot, &mut memory, 60);
+    assert!(waits.commands.is_empty(), "the new node is not ready: {waits:?}");
     carry_out(&plan, &changed, &mut snapshot, true);
-    let plan = pass(&snapshot, &mut StaticCapacityMemory::default(), 60);
-    assert_eq!(deleted(&plan), ["scaled_down c00"], "a drifted one is too many, not the new one");
+    assert_eq!(deleted(&pass(&snapshot, &mut memory, 90)), ["drifted c00"]);
+    assert_eq!(deleted(&pass(&snapshot, &mut StaticCapacityMemory::default(), 90)), ["drifted c00"]);
+}
+
+/// It takes the place of a node that is gone. The one that it was made for is replaced once that has been so for a while.
+#[test]
+fn a_replacement_that_the_pool_needs_replaces_nothing() {
+    let (mut snapshot, changed, plan) = with_a_replacement();
+    carry_out(&plan, &changed, &mut snapshot, true);
+    ready_at(&plan, &mut snapshot, 30);
+    snapshot.remove_claim(&ClaimName::new("c01").unwrap());
+    let mut memory = StaticCapacityMemory::default();
+    assert!(pass(&snapshot, &mut memory, 60).commands.is_empty(), "the pool is complete");
+    let next = pass(&snapshot, &mut memory, 30 + 20 * 60);
+    assert_eq!((replaces(&next), deleted(&next)), (vec!["c00".to_owned()], Vec::new()), "{next:?}");
+}
+
+/// As where a pod on it must not be disrupted meanwhile. Another would be replaced without its history.
+#[test]
+fn only_the_node_that_a_replacement_names_goes_for_it() {
+    let (mut snapshot, changed, plan) = with_a_replacement();
+    carry_out(&plan, &changed, &mut snapshot, true);
+    let name = ClaimName::new("c00").unwrap();
+    let node = Node::clone(snapshot.node_of(snapshot.claims().get(&name).unwrap()).unwrap());
+    // An empty node would come first otherwise.
+    snapshot.put_pod(running("web", &std::sync::Arc::new(shape("web", 100, 1)), &node));
+    let mut memory = StaticCapacityMemory::default();
+    snapshot.put_node(Node { do_not_disrupt: true, ..node.clone() });
+    assert!(pass(&snapshot, &mut memory, 60).commands.is_empty());
+    snapshot.put_node(node);
+    assert_eq!(deleted(&pass(&snapshot, &mut memory, 70)), ["drifted c00"]);
+}
+
+/// The version of new nodes is not known right after a start, but the NodeClaim says that it has drifted.
+#[test]
+fn a_ready_replacement_is_not_too_many_while_the_drift_cannot_be_seen() {
+    let (mut snapshot, changed, plan) = with_a_replacement();
+    carry_out(&plan, &changed, &mut snapshot, true);
+    snapshot.put_pool(changed.name.clone(), static_pool(2));
+    let mut old = Claim::clone(snapshot.claims().get(&ClaimName::new("c00").unwrap()).unwrap());
+    let (reason, message) = ("K8sVersionDrift".into(), "".into());
+    old.status.drifted = Some(DriftedCondition { since: at(-60), reason, message });
+    snapshot.put_claim(old.clone());
+    // What the change of the template shows of the new one is not of interest here.
+    let mut new = Claim::clone(snapshot.claims().get(&drafts(&plan)[0].name).unwrap());
+    new.spec.made_from = None;
+    new.spec.labels.remove("team");
+    snapshot.put_claim(new);
+    assert!(pass(&snapshot, &mut StaticCapacityMemory::default(), 60).commands.is_empty());
+    old.status.drifted = None;
+    snapshot.put_claim(old);
+    assert_eq!(deleted(&pass(&snapshot, &mut StaticCapacityMemory::default(), 60)).len(), 1, "its cause is gone");
+}
+
+/// Else a template with which no node becomes ready would take ready ones away.
+#[test]
+fn a_replacement_that_is_not_ready_is_waited_for() {
+    let (mut snapshot, changed, plan) = with_a_replacement();
+    carry_out(&plan, &changed, &mut snapshot, false);
+    assert!(pass(&snapshot, &mut StaticCapacityMemory::default(), 25 * 60).commands.is_empty());
 }
 
 #[test]
@@ -723,6 +807,7 @@ fn a_node_that_waits_in_a_loop_is_not_replaced_in_place_of_another() {
     let record = drafts(&plan)[0].spec.replacement.clone().unwrap();
     assert_eq!((drafts(&plan).len(), record.in_a_row), (1, 1), "{plan:?}");
     carry_out(&plan, &pool, &mut snapshot, true);
+    ready_at(&plan, &mut snapshot, 81 * 3_600 + 30);
     assert_eq!(deleted(&pass(&snapshot, &mut memory, 81 * 3_600 + 60)), ["drifted c02"]);
 }
 
@@ -764,5 +849,6 @@ fn a_node_that_waits_in_a_loop_is_replaced_before_it_expires() {
     assert_eq!(drafts(&plan).len(), 1);
     assert_eq!(drafts(&plan)[0].spec.replacement, None);
     carry_out(&plan, &pool, &mut snapshot, true);
+    ready_at(&plan, &mut snapshot, 99 * 3_600 + 3_030);
     assert_eq!(deleted(&pass(&snapshot, &mut memory, 99 * 3_600 + 3_060)), ["expiring c00"]);
 }

@@ -198,7 +198,7 @@ impl CommandMetrics {
     fn claim_created(&self, draft: &ClaimDraft, snapshot: &Snapshot) {
         let sources: Vec<&Arc<Claim>> =
             draft.spec.replaces.iter().filter_map(|name| snapshot.claims().get(name)).collect();
-        let disrupted = sources.iter().find_map(|claim| claim.status.disrupted);
+        let disrupted = draft.reason;
         let reason = disrupted.map_or("provisioned", |reason| reason_of(reason.category()));
         let pool = pool_text(draft.spec.pool.as_ref());
         let labels = [("reason", Arc::from(reason)), ("nodepool", pool), ("min_values_relaxed", Arc::from("false"))];

@@ -111,11 +111,13 @@ impl Busy {
     }
 }
 
+/// A NodeClaim that replaces nodes that have drifted.
 fn draft(name: &str, replaces: &[&str], with: &[&str]) -> Command {
     let names = |all: &[&str]| all.iter().map(|name| ClaimName::new(*name).unwrap()).collect();
     let mut spec = claim(name).spec;
     (spec.replaces, spec.replaces_with) = (names(replaces), names(with));
-    Command::CreateClaim(Box::new(ClaimDraft { name: ClaimName::new(name).unwrap(), spec, pods: Vec::new() }))
+    let reason = (!replaces.is_empty()).then_some(DisruptionReason::Drifted);
+    Command::CreateClaim(Box::new(ClaimDraft { name: ClaimName::new(name).unwrap(), spec, reason, pods: Vec::new() }))
 }
 
 fn drained() -> TerminationConditions {
@@ -312,6 +314,20 @@ fn decisions_are_counted_once_for_nodes_that_are_replaced_together() {
     assert_eq!(busy.total(by_pool, &["nodepool=\"general\""]), 2.0);
     busy.done(&Command::delete_claim(claim("general-b").reference(), "expired"));
     assert_eq!(busy.total(decisions, &[]), 2.0, "an expired node is no voluntary disruption");
+}
+
+/// Nodes of fixed-size NodePools are not marked before they are deleted.
+#[test]
+fn the_replacement_of_a_node_without_a_mark_is_a_decision() {
+    let mut busy = Busy::new();
+    let mut unmarked = claim("fixed-a");
+    unmarked.status.disrupted = None;
+    busy.snapshot.put_claim(unmarked);
+    busy.done(&draft("fixed-c", &["fixed-a"], &[]));
+    busy.done(&Command::delete_claim(claim("fixed-a").reference(), "drifted"));
+    let decisions = "karpenter_voluntary_disruption_decisions_total";
+    assert_eq!(busy.total(decisions, &["decision=\"replace\"", "reason=\"drifted\""]), 1.0);
+    assert_eq!(busy.total(decisions, &["decision=\"delete\""]), 0.0);
 }
 
 #[test]

@@ -176,6 +176,7 @@ impl Pass<'_, '_, '_> {
             };
             draft.spec.replaces = component.sources.iter().map(|source| source.claim.name.clone()).collect();
             draft.spec.replacement = record;
+            draft.reason = Some(why.reason);
             drafts.push((draft, text));
         }
         let names: Vec<ClaimName> = drafts.iter().map(|(draft, _)| draft.name.clone()).collect();

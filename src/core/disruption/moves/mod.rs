@@ -93,19 +93,19 @@ struct Finding {
 
 /// A move with replacements that is carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Move {
+pub(crate) struct Move {
     /// What is deleted at its end.
-    pub(super) sources: Vec<ClaimRef>,
+    pub(crate) sources: Vec<ClaimRef>,
     /// Why.
     reason: DisruptionReason,
     /// What is created once the sources are marked, with the reason for people; empty once it is.
-    pub(super) drafts: Vec<(ClaimDraft, String)>,
+    pub(crate) drafts: Vec<(ClaimDraft, String)>,
     /// The replacements.
     replacements: Vec<ClaimName>,
     /// When it began, or was found after a restart.
     since: Timestamp,
     /// Since when it has been worth what it costs, where it must be.
-    pub(super) worth_from: Option<Timestamp>,
+    pub(crate) worth_from: Option<Timestamp>,
     /// Why nodes of which NodePools are replaced, where that may recur. If lost, one more may be replaced for the same.
     causes: BTreeSet<PoolCause>,
 }

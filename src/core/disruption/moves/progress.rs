@@ -56,7 +56,7 @@ fn adopt(snapshot: &Snapshot, memory: &mut MoveMemory, now: Timestamp) {
         memory.moves.values().flat_map(|one| &one.sources).map(|source| source.name.clone()).collect();
     let is_marked = |name: &ClaimName| snapshot.claims().get(name).is_some_and(|claim| is_marked(claim));
     memory.failed.retain(is_marked);
-    let is_replacement = |claim: &&Arc<Claim>| claim.is_ours() && !claim.spec.replaces.is_empty();
+    let is_replacement = |claim: &&Arc<Claim>| claim.is_ours() && is_of_move(snapshot, claim);
     let mut replacements: Vec<&Arc<Claim>> = snapshot.claims().values().filter(is_replacement).collect();
     // Those of a move that was taken back may be in use by now: the marks are of the move whose replacements are newest.
     replacements.sort_by_key(|claim| Reverse(claim.created_at));
@@ -90,8 +90,14 @@ fn adopt(snapshot: &Snapshot, memory: &mut MoveMemory, now: Timestamp) {
 /// one, if its sources are marked.
 fn is_overtaken(snapshot: &Snapshot, one: &Move, now: Timestamp) -> bool {
     let replaces = |claim: &Claim| one.sources.iter().any(|source| claim.spec.replaces.contains(&source.name));
-    let mut others = snapshot.claims().values().filter(|claim| is_awaited(claim, now));
+    let mut others = snapshot.claims().values().filter(|claim| is_awaited(claim, now) && is_of_move(snapshot, claim));
     !one.drafts.is_empty() && others.any(|claim| claim.created_at >= one.since && replaces(claim))
+}
+
+/// It replaces nodes that a move takes away. In NodePools of fixed size, where moves launch nothing, it replaces one by other rules.
+fn is_of_move(snapshot: &Snapshot, claim: &Claim) -> bool {
+    let pool = claim.spec.pool.as_ref().and_then(|name| snapshot.pools().get(name));
+    !claim.spec.replaces.is_empty() && pool.is_none_or(|pool| pool.replicas.is_none())
 }
 
 /// A source of a move that is carried out, or has failed.

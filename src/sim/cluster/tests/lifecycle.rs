@@ -69,7 +69,7 @@ fn the_finalizer_keeps_a_claim_until_it_is_released() {
 fn writes_to_another_incarnation_conflict() {
     let mut cluster = cluster();
     let first = create(&mut cluster, "c", at(0)).reference();
-    let draft = ClaimDraft { name: first.name.clone(), spec: spec(), pods: Vec::new() };
+    let draft = ClaimDraft { name: first.name.clone(), spec: spec(), reason: None, pods: Vec::new() };
     let twice = perform(&mut cluster, ClusterWrite::CreateClaim(Box::new(draft)), at(0));
     assert_eq!(twice, Err(ClusterError::Conflict));
     perform(&mut cluster, ClusterWrite::DeleteClaim(first.clone()), at(1)).unwrap();

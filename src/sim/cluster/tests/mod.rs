@@ -146,7 +146,7 @@ fn startup() -> Taint {
 
 fn create(cluster: &mut Cluster, name: &str, now: Timestamp) -> Arc<Claim> {
     let name = ClaimName::new(name).unwrap();
-    let draft = ClaimDraft { name: name.clone(), spec: spec(), pods: Vec::new() };
+    let draft = ClaimDraft { name: name.clone(), spec: spec(), reason: None, pods: Vec::new() };
     perform(cluster, ClusterWrite::CreateClaim(Box::new(draft)), now).unwrap();
     cluster.state().claims().get(&name).unwrap().clone()
 }

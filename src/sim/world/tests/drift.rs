@@ -3,11 +3,11 @@
 use super::*;
 use jiff::tz::Offset;
 use napkeeper_core::disruption::budget_calendar::forecast;
-use napkeeper_core::disruption::{OutlookInput, outlook};
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::status::ConditionType;
 use napkeeper_core::model::names::NodeName;
 use napkeeper_core::model::settings::{MaintenanceSchedule, MaintenanceWindow};
+use napkeeper_core::outlook::{OutlookInput, outlook};
 
 /// Twenty pods of two cores in one NodePool, three nodes of which may go at once; its label `team` changes after an hour.
 pub(super) fn relabelled(seed: u64) -> WorldSetup {

@@ -96,6 +96,7 @@ fn draft() -> ClaimDraft {
             pool: Some(pool),
             ..ClaimSpec::of_class(NodeClassName::new("default").unwrap())
         },
+        reason: None,
         pods: vec![],
     }
 }

@@ -5,12 +5,12 @@ use super::super::components::Component;
 use super::outdated::of_version;
 use super::*;
 use crate::disruption::{
-    DisruptionBlocker, DriftDetector, NextMove, Obstacle, OutlookInput, PossibleDisruption, ReplacementLoop,
-    ReplacementLoops, disruption_blockers, outlook,
+    DisruptionBlocker, DriftDetector, PossibleDisruption, ReplacementLoop, ReplacementLoops, disruption_blockers,
 };
 use crate::model::cluster::claim::ClaimSpec;
 use crate::model::cluster::replacement::{LOOP_LENGTH, RecurringCause, Replacement};
 use crate::model::names::NodePoolName;
+use crate::outlook::{NextMove, Obstacle, OutlookInput, outlook};
 use std::collections::BTreeMap;
 
 const HOUR: i64 = 3_600;

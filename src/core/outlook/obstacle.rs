@@ -1,11 +1,12 @@
 //! What a move or a node waits for.
 
-use super::super::blockers::DisruptionBlocker;
+use crate::disruption::DisruptionBlocker;
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::labels::DO_NOT_DISRUPT;
 use crate::model::names::{NodePoolName, ObjectKey};
 use crate::model::settings::{MaintenanceHold, PauseEnd, Paused};
+use crate::static_capacity::StaticShortfall;
 use jiff::Timestamp;
 use std::fmt;
 use std::sync::Arc;
@@ -55,8 +56,10 @@ pub enum Obstacle {
     NoPool,
     /// Its NodePool has a fixed number of nodes: none is consolidated.
     FixedSize,
-    /// Its NodePool has a fixed number of nodes, which are replaced within budgets by rules that are not run here.
-    FixedSizeReplaced,
+    /// Its NodePool has a fixed number of nodes, and it has drifted or expires, but no replacement of it has been found.
+    NoReplacement,
+    /// Its NodePool has a fixed number of nodes, which cannot be replaced now.
+    NotReplaceable(StaticShortfall),
     /// `consolidateAfter` of its NodePool is `Never`.
     NeverConsolidated,
     /// `consolidationPolicy` of its NodePool is `WhenEmpty`, and it has pods.
@@ -118,9 +121,8 @@ impl fmt::Display for Obstacle {
             Self::BeingReplaced(reason) => write!(f, "the node is being replaced already ({})", reason.as_str()),
             Self::NoPool => f.write_str("its NodePool does not exist or cannot be read"),
             Self::FixedSize => f.write_str("its NodePool has a fixed number of nodes"),
-            Self::FixedSizeReplaced => {
-                f.write_str("its NodePool has a fixed number of nodes, whose replacement is not predicted")
-            }
+            Self::NoReplacement => f.write_str("no replacement of it was found"),
+            Self::NotReplaceable(why) => write!(f, "the outdated nodes of its NodePool cannot be replaced: {why}"),
             Self::NeverConsolidated => f.write_str("consolidateAfter is Never"),
             Self::OnlyWhenEmpty => f.write_str("consolidationPolicy is WhenEmpty, and it has pods"),
             Self::Nominated => f.write_str("pods are expected on it"),

@@ -1,5 +1,6 @@
 //! The outlook against the decider itself, over random clusters, and what moves and nodes wait for.
 
+use super::nodes::is_of_fixed_size;
 use super::*;
 use crate::catalog::CapacityType::{OnDemand, Spot};
 use crate::disruption::{DisruptionBlocker, DisruptionMemory, disrupt};
@@ -10,11 +11,14 @@ use crate::model::cluster::claim::{ClaimStatus, DriftedCondition};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{DoNotDisrupt, HostPort, Pod};
 use crate::model::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, NodePool};
+use crate::model::names::Uid;
 use crate::model::settings::{Pause, PauseSwitch};
-use crate::plan::{ClaimUpdate, Command, NodeUpdate};
+use crate::plan::{ClaimDraft, ClaimUpdate, Command, NodeUpdate};
+use crate::static_capacity::{StaticCapacityMemory, reconcile_static_capacity};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
+const UNDERUTILIZED: NextMoveReason = NextMoveReason::Disrupted(DisruptionReason::Underutilized);
 const SIZES: [&str; 3] = ["Standard_D2s_v5", "Standard_D8s_v5", "Standard_D16s_v5"];
 
 fn outlook_of(snapshot: &Snapshot, seconds: i64) -> Outlook {
@@ -39,7 +43,7 @@ fn random_pool(dice: &mut Dice, name: &str) -> NodePool {
     let window = dice.one_in(3).then(|| (Arc::from("0 6 * * *"), SignedDuration::from_hours(4)));
     disruption.budgets = vec![Budget { nodes, reasons, window }];
     pool.labels.insert(Arc::from("team"), Arc::from("new"));
-    pool.replicas = dice.one_in(12).then_some(3);
+    pool.replicas = dice.one_in(6).then(|| dice.pick(&[2, 5, 9, 12]));
     pool.expire_after = dice.one_in(4).then(|| SignedDuration::from_hours(dice.pick(&[24, 25, 200])));
     pool.termination_grace_period = dice.one_in(3).then(|| SignedDuration::from_mins(30));
     pool
@@ -105,15 +109,31 @@ fn random_snapshot(seed: u64) -> Snapshot {
     snapshot
 }
 
-/// What the decider begins first if nothing changes but by its own writes of drift and soft taints: every deletion and mark of
-/// the pass, in order.
+/// A NodeClaim of which no VM is known yet.
+fn launched(draft: ClaimDraft, created_at: Timestamp) -> Claim {
+    let uid = Uid::new(draft.name.as_str()).unwrap();
+    let spec = draft.spec;
+    let (owned_by_pool, has_finalizer, intent, status) = (false, true, None, ClaimStatus::default());
+    let (deleting_at, termination_at, name) = (None, None, draft.name);
+    Claim { name, uid, created_at, deleting_at, termination_at, owned_by_pool, has_finalizer, spec, intent, status }
+}
+
+/// What the deciders begin first if nothing changes but by their own writes of drift and soft taints: every deletion and mark of
+/// the pass, and every replacement of a node of a fixed size, in order.
 fn decided_first(mut snapshot: Snapshot) -> Vec<(ClaimName, &'static str)> {
     let (mut memory, provision, settings) = (DisruptionMemory::default(), ProvisionMemory::default(), settings());
+    let mut of_static = StaticCapacityMemory::default();
     for seconds in (0..120).step_by(2) {
-        let plan = disrupt(&snapshot, &mut memory, &provision, &settings, at(seconds), 1);
+        let mut plan = reconcile_static_capacity(&snapshot, &mut of_static, &provision, &settings, at(seconds), 1);
+        plan.extend(disrupt(&snapshot, &mut memory, &provision, &settings, at(seconds), 1));
         let mut begun = Vec::new();
         for planned in plan.commands {
             match planned.command {
+                Command::CreateClaim(draft) => match draft.reason {
+                    Some(reason) => begun.push((draft.spec.replaces[0].clone(), reason.category())),
+                    // The NodePool lacks it.
+                    None => snapshot.put_claim(launched(*draft, at(seconds))),
+                },
                 Command::DeleteClaim { claim, category, .. } => begun.push((claim.name, category)),
                 Command::UpdateClaim { claim, update: ClaimUpdate::Disrupted(reason) } => {
                     begun.push((claim.name, reason.category()));
@@ -136,6 +156,9 @@ fn decided_first(mut snapshot: Snapshot) -> Vec<(ClaimName, &'static str)> {
             }
         }
         if !begun.is_empty() {
+            // A node that is too many may expire as well: each is in one move.
+            let mut seen = BTreeSet::new();
+            begun.retain(|(claim, _)| seen.insert(claim.clone()));
             return begun;
         }
     }
@@ -143,26 +166,37 @@ fn decided_first(mut snapshot: Snapshot) -> Vec<(ClaimName, &'static str)> {
 }
 
 fn category(one: &NextMove) -> &'static str {
-    one.reason.map_or("expired", DisruptionReason::category)
+    match one.reason {
+        NextMoveReason::Disrupted(reason) => reason.category(),
+        NextMoveReason::Expired => "expired",
+        NextMoveReason::ScaledDown => SCALED_DOWN,
+    }
 }
 
 #[test]
 fn the_first_moves_are_what_the_decider_begins() {
-    let (mut begun, mut blocked, mut replaced) = (0, 0, 0);
-    for seed in 0..500 {
+    let (mut begun, mut blocked, mut replaced, mut fixed, mut scaled) = (0, 0, 0, 0, 0);
+    for seed in 0..600 {
         let snapshot = random_snapshot(seed);
         let outlook = outlook_of(&snapshot, 0);
         let now: Vec<&NextMove> = outlook.moves.iter().filter(|one| one.obstacles.is_empty()).collect();
-        let decided = decided_first(snapshot);
+        let decided = decided_first(snapshot.clone());
         let mut told = now.iter().flat_map(|one| one.sources.iter().map(|s| (s.claim.clone(), category(one))));
         let first: Vec<_> = told.by_ref().take(decided.len()).collect();
         assert_eq!(first, decided, "seed {seed}: {:#?}", outlook.moves);
         assert!(!decided.is_empty() || now.is_empty(), "seed {seed}: {now:#?}");
         begun += usize::from(!decided.is_empty());
         blocked += outlook.moves.len() - now.len();
-        replaced += now.iter().filter(|one| !one.replacements.is_empty()).count();
+        let is_fixed =
+            |one: &NextMove| is_of_fixed_size(&snapshot, snapshot.claims().get(&one.sources[0].claim).unwrap());
+        let (of_fixed, of_others): (Vec<&NextMove>, Vec<&NextMove>) =
+            now.iter().copied().partition(|one| is_fixed(one));
+        replaced += of_others.iter().filter(|one| !one.replacements.is_empty()).count();
+        fixed += of_fixed.iter().filter(|one| !one.replacements.is_empty()).count();
+        scaled += of_fixed.iter().filter(|one| one.reason == NextMoveReason::ScaledDown).count();
     }
     assert!(begun > 150 && blocked > 150 && replaced > 40, "{begun} begun, {blocked} blocked, {replaced} replaced");
+    assert!(fixed > 20 && scaled > 20, "of fixed size {fixed} replaced, {scaled} scaled down");
 }
 
 /// And nothing keeps a node of a move that begins now.
@@ -182,7 +216,7 @@ fn each_node_is_in_one_move_or_something_keeps_it() {
             assert_eq!(found.is_some(), sources.contains(&name), "seed {seed}: {name}");
             match found {
                 None => assert!(!one.obstacles.is_empty(), "seed {seed}: {name}"),
-                Some(found) if found.obstacles.is_empty() && found.reason.is_some() => {
+                Some(found) if found.obstacles.is_empty() && found.reason != NextMoveReason::Expired => {
                     assert!(one.obstacles.is_empty(), "seed {seed}: {name} {:?}", one.obstacles);
                 }
                 Some(_) => {}
@@ -196,7 +230,7 @@ fn each_node_is_in_one_move_or_something_keeps_it() {
 #[test]
 fn the_earliest_time_is_when_the_decider_begins() {
     let mut checked = 0;
-    for seed in 0..200 {
+    for seed in 0..300 {
         let snapshot = random_snapshot(seed);
         let outlook = outlook_of(&snapshot, 0);
         let Some(first) = outlook.moves.first().filter(|one| !one.obstacles.is_empty()) else { continue };
@@ -286,26 +320,126 @@ fn a_pod_that_refuses_for_a_time_is_waited_for_so_long() {
     assert_eq!(one.earliest, Some(at(3_600)), "{:?}", waits(&one));
 }
 
-/// Fixed-size NodePools have rules of their own for drift.
+/// A NodePool of so many nodes, which its template has changed since, with a budget of one.
+fn fixed_size(nodes: u64, change: impl FnOnce(&mut NodePool)) -> Snapshot {
+    let mut old = pool("fixed");
+    old.replicas = Some(nodes);
+    old.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(1), reasons: None, window: None }];
+    let mut new = old.clone();
+    new.labels.insert(Arc::from("team"), Arc::from("new"));
+    change(&mut new);
+    let mut snapshot = cluster([new]);
+    for n in 0..nodes {
+        let (mut claim, node) = managed(&format!("c{n:02}"), &old, offering(SIZES[1], 1, OnDemand));
+        claim.created_at = at(-86_460 + i64::try_from(n).unwrap());
+        snapshot.put_pod(running(&format!("p{n}"), &Arc::new(shape("p", 500, 1)), &node));
+        put(&mut snapshot, (claim, node));
+    }
+    snapshot
+}
+
+fn told(outlook: &Outlook, node: usize) -> Vec<String> {
+    outlook.nodes[node].obstacles.iter().map(ToString::to_string).collect()
+}
+
 #[test]
-fn drifted_nodes_of_fixed_size_are_told_as_such() {
-    let (mut snapshot, _) = oversized(|pool| pool.replicas = Some(1));
-    let claim = Claim::clone(snapshot.claims().values().next().unwrap());
-    let (reason, message) = (Arc::from("NodePoolDrifted"), Arc::from(""));
-    let drifted = Some(DriftedCondition { since: at(-60), reason, message });
-    let mut old = Claim { status: ClaimStatus { drifted, ..claim.status.clone() }, ..claim };
-    old.spec.labels.insert(Arc::from("team"), Arc::from("old"));
-    let mut pool = NodePool::clone(snapshot.pools().values().next().unwrap());
-    pool.labels.insert(Arc::from("team"), Arc::from("new"));
-    snapshot.put_pool(pool.name.clone(), pool);
-    snapshot.put_claim(old);
-    assert_eq!(outlook_of(&snapshot, 0).nodes[0].obstacles, [Obstacle::FixedSizeReplaced]);
+fn nodes_of_a_fixed_size_are_replaced_one_for_one() {
+    let mut snapshot = fixed_size(3, |_| {});
+    // It waits for the drain alone, as Karpenter's do.
+    let protected = disruption_budget("p", 0);
+    snapshot.put_disruption_budget(protected.key.clone(), protected);
+    let outlook = outlook_of(&snapshot, 0);
+    let named: Vec<&str> = outlook.moves.iter().map(|one| one.sources[0].claim.as_str()).collect();
+    assert_eq!(named, ["c00", "c01", "c02"], "{:#?}", outlook.moves);
+    let one = &outlook.moves[0];
+    assert_eq!((one.reason, one.obstacles.len()), (NextMoveReason::Disrupted(DisruptionReason::Drifted), 0));
+    assert_eq!((one.replacements.len(), one.evictions()), (1, 1));
+    assert!(one.why.contains("metadata.labels[team]"), "{}", one.why);
+    let text = "budgets of NodePool fixed allow no more nodes to be disrupted now (Drifted)";
+    assert_eq!((waits(&outlook.moves[1]), outlook.moves[1].earliest), (vec![text.to_owned()], None));
+    assert_eq!((told(&outlook, 0), told(&outlook, 1)), (Vec::new(), vec![text.to_owned()]));
+}
+
+/// A replacement that an earlier pass has begun is none of the next moves, and counts against the budget.
+#[test]
+fn a_node_of_a_fixed_size_that_is_being_replaced_is_told_as_such() {
+    let mut snapshot = fixed_size(2, |_| {});
+    let mut new = managed("new", snapshot.pools().values().next().unwrap(), offering(SIZES[1], 1, OnDemand)).0;
+    (new.created_at, new.status, new.intent) = (at(-10), ClaimStatus::default(), None);
+    new.spec.replaces = vec![ClaimName::new("c00").unwrap()];
+    new.spec.planned = vec![offering(SIZES[1], 1, OnDemand)];
+    snapshot.put_claim(new);
+    let outlook = outlook_of(&snapshot, 0);
+    let named: Vec<&str> = outlook.moves.iter().map(|one| one.sources[0].claim.as_str()).collect();
+    assert_eq!(named, ["c01"], "{:#?}", outlook.moves);
+    assert!(!outlook.moves[0].obstacles.is_empty());
+    assert!(outlook.nodes[0].obstacles.contains(&Obstacle::BeingReplaced(DisruptionReason::Drifted)));
+}
+
+#[test]
+fn what_keeps_a_node_of_a_fixed_size_is_told() {
+    let limited = fixed_size(2, |pool| pool.limits.nodes = Some(2));
+    let outlook = outlook_of(&limited, 0);
+    assert!(outlook.moves.is_empty(), "{:#?}", outlook.moves);
+    let text = "the outdated nodes of its NodePool cannot be replaced: its limits are reached: raise limits, or lower replicas";
+    assert_eq!(told(&outlook, 0), [text]);
+
+    let mut kept = fixed_size(1, |_| {});
+    let node = Node::clone(kept.nodes().values().next().unwrap());
+    kept.put_node(Node { do_not_disrupt: true, ..node });
+    assert_eq!(waits(&only(&kept)), ["the node has the annotation karpenter.sh/do-not-disrupt"]);
+
+    let mut paused = fixed_size(1, |_| {});
+    paused.pause = Pause::of([PauseSwitch::Disrupt]);
+    assert_eq!(waits(&only(&paused)), ["its disruption is paused: disrupt"]);
+}
+
+/// Once it has all its nodes, as the decider does.
+#[test]
+fn nodes_of_a_fixed_size_that_lacks_one_are_replaced_after_it() {
+    let snapshot = fixed_size(2, |pool| pool.replicas = Some(3));
+    let outlook = outlook_of(&snapshot, 0);
+    let named: Vec<&str> = outlook.moves.iter().map(|one| one.sources[0].claim.as_str()).collect();
+    assert_eq!(named, ["c00", "c01"], "{:#?}", outlook.moves);
+}
+
+/// By the decider's order, whatever they cost.
+#[test]
+fn the_oldest_node_of_a_fixed_size_has_the_time_at_which_its_budget_opens() {
+    let night = Some((Arc::from("0 6 * * *"), SignedDuration::from_hours(4)));
+    let closed = Budget { nodes: BudgetNodes::Count(0), reasons: None, window: night };
+    let mut snapshot = fixed_size(2, |pool| pool.disruption.budgets.insert(0, closed));
+    let mut cheaper = Claim::clone(snapshot.claims().get(&ClaimName::new("c00").unwrap()).unwrap());
+    cheaper.intent.as_mut().unwrap().offering = offering(SIZES[0], 1, OnDemand);
+    snapshot.put_claim(cheaper);
+    let moves = outlook_of(&snapshot, 0).moves;
+    let told: Vec<_> = moves.iter().map(|one| (one.sources[0].claim.as_str(), one.earliest)).collect();
+    assert_eq!(told, [("c00", Some(at(7_200))), ("c01", None)], "{moves:#?}");
+}
+
+/// Budgets do not limit it, but the pause switch does.
+#[test]
+fn nodes_that_are_too_many_go_at_once() {
+    let mut snapshot = fixed_size(3, |pool| {
+        pool.replicas = Some(1);
+        pool.labels.clear();
+    });
+    let moves = outlook_of(&snapshot, 0).moves;
+    assert_eq!(moves.iter().map(|one| one.reason).collect::<Vec<_>>(), [NextMoveReason::ScaledDown; 2]);
+    assert!(moves[0].why.starts_with("the NodePool has 3 nodes and wants 1"), "{}", moves[0].why);
+    snapshot.pause = Pause::of([PauseSwitch::Disrupt]);
+    let outlook = outlook_of(&snapshot, 0);
+    assert!(
+        outlook.moves.iter().all(|one| waits(one) == ["its disruption is paused: disrupt"]),
+        "{:#?}",
+        outlook.moves
+    );
 }
 
 #[test]
 fn a_move_has_its_replacement_its_saving_and_its_evictions() {
     let one = only(&oversized(|_| {}).0);
-    assert_eq!((one.reason, one.evictions(), one.obstacles.len()), (Some(DisruptionReason::Underutilized), 1, 0));
+    assert_eq!((one.reason, one.evictions(), one.obstacles.len()), (UNDERUTILIZED, 1, 0));
     let [(_, replacement)] = &one.replacements[..] else { panic!("{one:#?}") };
     assert_eq!(one.saving(), one.sources[0].price - replacement.price);
     assert!(one.saving() > HourlyPrice::ZERO && one.why.contains("replacing aks-c00"), "{}", one.why);
@@ -377,7 +511,7 @@ fn a_node_that_is_kept_goes_when_it_expires() {
     snapshot.put_node(Node { do_not_disrupt: true, ..node });
     let expires = at(-86_460 + 25 * 3_600);
     let one = only(&snapshot);
-    assert_eq!((one.reason, one.earliest), (None, Some(expires)));
+    assert_eq!((one.reason, one.earliest), (NextMoveReason::Expired, Some(expires)));
     assert_eq!(waits(&one), [format!("expireAfter ends at {expires}")]);
     let nodes = outlook_of(&snapshot, 0).nodes;
     assert_eq!(nodes[0].expires_at, Some(expires));
@@ -398,7 +532,7 @@ fn what_waits_for_a_budget_goes_when_it_expires() {
     claim.spec.expire_after = Some(SignedDuration::from_hours(25));
     snapshot.put_claim(claim);
     let one = only(&snapshot);
-    assert_eq!(one.reason, Some(DisruptionReason::Expiring));
+    assert_eq!(one.reason, NextMoveReason::Disrupted(DisruptionReason::Expiring));
     assert_eq!(one.earliest, Some(at(-86_460 + 25 * 3_600)), "{:?}", waits(&one));
 }
 
@@ -417,7 +551,7 @@ fn saves_after_unseen(drift: &str) {
     snapshot.put_pod(running("q", &Arc::new(shape("q", 1_500, 1)), &node));
     put(&mut snapshot, (claim, node));
     let outlook = outlook_of(&snapshot, 0);
-    let saving = outlook.moves.iter().find(|one| one.reason == Some(DisruptionReason::Underutilized)).unwrap();
+    let saving = outlook.moves.iter().find(|one| one.reason == UNDERUTILIZED).unwrap();
     assert!(saving.obstacles.contains(&Obstacle::DriftFirst), "{saving:#?}");
     let drifted = outlook.nodes.iter().find(|node| node.claim.name.as_str() == "c01").unwrap();
     assert_eq!(drifted.next_move, None);

@@ -1,31 +1,45 @@
 //! What keeps each node from being disrupted.
 
-use super::super::candidate::eviction_cost;
-use super::super::causes::{DriftReason, Expiry};
 use super::obstacle::Obstacle;
 use super::obstacles::Obstacles;
-use super::{NextMove, NodeOutlook, consolidatable_from, expires_at, is_in_progress};
+use super::run::being_replaced;
+use super::{NextMove, NextMoveReason, NodeOutlook, Source, consolidatable_from, expires_at, is_in_progress};
+use crate::disruption::{DriftReason, Expiry, eviction_cost};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
 use crate::snapshot::Snapshot;
+use crate::static_capacity::PoolShortage;
 use std::sync::Arc;
 
-/// All nodes, with what keeps them; `awaits_launch`: pods wait for a node that is not launched yet.
-pub(super) fn node_outlooks(obstacles: &Obstacles<'_>, moves: &[NextMove], awaits_launch: bool) -> Vec<NodeOutlook> {
+/// What the runs of the decider have found.
+pub(super) struct Found<'a> {
+    pub(super) moves: &'a [NextMove],
+    /// NodePools of fixed size whose nodes cannot be replaced.
+    pub(super) shortages: &'a [PoolShortage],
+    /// Pods wait for a node that is not launched yet.
+    pub(super) awaits_launch: bool,
+}
+
+/// All nodes, with what keeps them.
+pub(super) fn node_outlooks(obstacles: &Obstacles<'_>, found: &Found<'_>) -> Vec<NodeOutlook> {
+    let moves = found.moves;
     let joined = obstacles.input.snapshot.claims().values().filter(|claim| claim.status.registered.is_some());
     let outlook = |claim: &Arc<Claim>| {
         let is_of = |one: &NextMove| one.sources.iter().any(|source| source.claim == claim.name);
         let next_move = moves.iter().position(is_of);
         let of_move = next_move.and_then(|n| moves.get(n));
-        let reason = of_move.and_then(|one| one.reason).unwrap_or_else(|| reason_of(obstacles, claim));
-        NodeOutlook {
-            claim: Arc::clone(claim),
-            next_move,
-            reason,
-            obstacles: obstacles_of_node(obstacles, (claim, reason), of_move, awaits_launch),
-            expires_at: expires_at(obstacles.input, claim),
-        }
+        let reason = of_move.and_then(|one| one.reason.disruption()).unwrap_or_else(|| reason_of(obstacles, claim));
+        let (reason, obstacles_of_node) = match of_move {
+            // Whatever else would be said of it, it goes.
+            Some(one) if one.reason == NextMoveReason::ScaledDown => (one.reason, one.obstacles.clone()),
+            _ => {
+                let of_node = obstacles_of_node(obstacles, (claim, reason), of_move, found);
+                (NextMoveReason::Disrupted(reason), of_node)
+            }
+        };
+        let expires_at = expires_at(obstacles.input, claim);
+        NodeOutlook { claim: Arc::clone(claim), next_move, reason, obstacles: obstacles_of_node, expires_at }
     };
     joined.map(outlook).collect()
 }
@@ -35,8 +49,9 @@ fn obstacles_of_node(
     obstacles: &Obstacles<'_>,
     (claim, reason): (&Arc<Claim>, DisruptionReason),
     of_move: Option<&NextMove>,
-    awaits_launch: bool,
+    all: &Found<'_>,
 ) -> Vec<Obstacle> {
+    let snapshot = obstacles.input.snapshot;
     let mut found = obstacles_of(obstacles, claim, reason);
     // A loop keeps only nodes that are replaced: those of which a move waits for it say so below.
     found.retain(|obstacle| of_move.is_none() || !obstacle.is_replacement_loop());
@@ -46,21 +61,27 @@ fn obstacles_of_node(
             found.retain(|obstacle| !matches!(obstacle, Obstacle::Budget { .. }));
         }
         // One that expires goes whatever keeps it.
-        Some(one) if one.reason.is_none() => {}
+        Some(one) if one.reason.disruption().is_none() => {}
         Some(one) => {
             let more = one.obstacles.iter().filter(|obstacle| !found.contains(obstacle)).cloned();
             found.extend(more.collect::<Vec<_>>());
         }
         None if claim.is_ours() => {
             found.extend(obstacles.of_all());
-            // Empty nodes are deleted all the same.
-            found.extend((awaits_launch && reason != DisruptionReason::Empty).then_some(Obstacle::PendingPods));
+            // Empty nodes are deleted, and those of a fixed size replaced, all the same.
+            let waits = all.awaits_launch && reason != DisruptionReason::Empty && !is_of_fixed_size(snapshot, claim);
+            found.extend(waits.then_some(Obstacle::PendingPods));
         }
         None => {}
     }
     if found.is_empty() && of_move.is_none() {
         let is_for_price = matches!(reason, DisruptionReason::Empty | DisruptionReason::Underutilized);
-        found.push(if is_for_price { Obstacle::NothingSaves } else { Obstacle::NoneFound });
+        let is_fixed = is_of_fixed_size(snapshot, claim);
+        found.push(match (is_for_price, is_fixed) {
+            (true, _) => Obstacle::NothingSaves,
+            (false, true) => why_not_replaced(claim, all),
+            (false, false) => Obstacle::NoneFound,
+        });
     }
     found
 }
@@ -114,8 +135,10 @@ fn obstacles_of(obstacles: &Obstacles<'_>, claim: &Arc<Claim>, reason: Disruptio
         return found;
     };
     let is_for_price = matches!(reason, DisruptionReason::Empty | DisruptionReason::Underutilized);
-    let is_fixed = pool.replicas.filter(|_| !pool.deletion.takes_nodes());
-    found.extend(is_fixed.map(|_| if is_for_price { Obstacle::FixedSize } else { Obstacle::FixedSizeReplaced }));
+    let is_fixed = is_of_fixed_size(input.snapshot, claim);
+    found.extend((is_fixed && is_for_price).then_some(Obstacle::FixedSize));
+    let is_replaced = is_fixed && being_replaced(input.snapshot, pool, input.now).contains(&claim.name);
+    found.extend(is_replaced.then_some(Obstacle::BeingReplaced(reason)));
     if is_for_price {
         found.extend(of_consolidation(obstacles, claim, pool));
     } else {
@@ -127,9 +150,27 @@ fn obstacles_of(obstacles: &Obstacles<'_>, claim: &Arc<Claim>, reason: Disruptio
     let is_awaited = || input.provision.awaited_claims(input.snapshot).contains(&claim.name);
     let is_nominated = input.provision.is_nominated(&claim.name, node, input.now)
         || (reason == DisruptionReason::Empty && is_awaited());
-    found.extend((is_nominated || is_in_progress(input.snapshot, &claim.name)).then_some(Obstacle::Nominated));
+    let is_expected = is_nominated || is_in_progress(input.snapshot, &claim.name);
+    // The replacement of a node of a fixed size is for pods that are expected on it too.
+    found.extend((is_expected && (is_for_price || !is_fixed)).then_some(Obstacle::Nominated));
     found.extend(obstacles.of_budgets(&[claim], reason));
     found
+}
+
+/// Why no replacement of an outdated node was found whose NodePool has a fixed size.
+fn why_not_replaced(claim: &Claim, all: &Found<'_>) -> Obstacle {
+    let is_of_pool = |source: &Source| source.pool == claim.spec.pool;
+    if all.moves.iter().flat_map(|one| &one.sources).any(is_of_pool) {
+        return Obstacle::EarlierMoves;
+    }
+    let short = all.shortages.iter().find(|short| Some(&short.pool) == claim.spec.pool.as_ref());
+    short.map_or(Obstacle::NoReplacement, |short| Obstacle::NotReplaceable(short.reason.clone()))
+}
+
+/// Its NodePool has a fixed number of nodes, which are replaced one for one; those of one that is deleted are not.
+pub(super) fn is_of_fixed_size(snapshot: &Snapshot, claim: &Claim) -> bool {
+    let pool = claim.spec.pool.as_ref().and_then(|name| snapshot.pools().get(name));
+    pool.is_some_and(|pool| pool.replicas.is_some() && pool.deletion.requested_at.is_none())
 }
 
 /// What `spec.disruption` of its NodePool says against the consolidation of a node.

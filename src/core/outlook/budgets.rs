@@ -1,7 +1,7 @@
 //! What the budgets of NodePools allow in the time to come.
 
-use super::super::budget::initialized_nodes;
-use super::super::budget_calendar::{AllowedSpan, CALENDAR, allowed_spans};
+use crate::disruption::budget_calendar::{AllowedSpan, CALENDAR, allowed_spans};
+use crate::disruption::initialized_nodes;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::names::NodePoolName;
 use crate::snapshot::Snapshot;

@@ -1,6 +1,6 @@
-//! What disruption does next, and what keeps each node from it.
+//! What disruption and static capacity do next, and what keeps each node from it.
 //!
-//! The decider itself is run on copies of the cluster ([`run`]): as it is; without what holds it up, and with budgets that allow
+//! The deciders themselves are run on copies of the cluster ([`run`]): as it is; without what holds it up, and with budgets that allow
 //! more; at later times; and without what keeps pods where they are. A move that begins only in a later one of these waits for
 //! what was lifted. No node is in two moves. What is found so holds if nothing else changes.
 
@@ -12,8 +12,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-use super::causes::Expiry;
-use super::is_in_progress;
+use crate::disruption::{Expiry, current_price, is_in_progress};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::claim::{Claim, PlannedOffering};
 use crate::model::cluster::pod::PodOwner;
@@ -23,9 +22,10 @@ use crate::model::settings::{DisruptionScope, Settings};
 use crate::provisioning::ProvisionMemory;
 use crate::scheduling::OverlaidInstanceTypes;
 use crate::snapshot::Snapshot;
+use crate::static_capacity::SCALED_DOWN;
 use budgets::BudgetsAhead;
 use jiff::{SignedDuration, Timestamp};
-use nodes::node_outlooks;
+use nodes::{Found, node_outlooks};
 pub use obstacle::Obstacle;
 use obstacles::{Obstacles, nodes_by_pool};
 use run::{BegunMove, Run};
@@ -65,7 +65,8 @@ pub struct OutlookInput<'a> {
 /// What disruption does next.
 #[derive(Debug)]
 pub struct Outlook {
-    /// Those that begin now in the order of the decider, then the others by their earliest time and what they save.
+    /// Those that begin now in the order of the decider, then the others by their earliest time; of those for
+    /// their price, the largest saving first.
     pub moves: Vec<NextMove>,
     /// All NodeClaims whose node has joined, by name.
     pub nodes: Vec<NodeOutlook>,
@@ -76,8 +77,8 @@ pub struct Outlook {
 /// Nodes that are taken away together.
 #[derive(Debug, Clone)]
 pub struct NextMove {
-    /// Why; `None` is expired, which no budget limits.
-    pub reason: Option<DisruptionReason>,
+    /// Why.
+    pub reason: NextMoveReason,
     /// What is taken away.
     pub sources: Vec<Source>,
     /// The NodePools and cheapest offerings of the nodes that are launched first; none where the pods fit on others.
@@ -88,6 +89,47 @@ pub struct NextMove {
     pub obstacles: Vec<Obstacle>,
     /// When it begins at the earliest if nothing else changes; `None` where that depends on something whose end is not known.
     pub earliest: Option<Timestamp>,
+}
+
+/// Why nodes are taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextMoveReason {
+    /// Within the budgets for this reason.
+    Disrupted(DisruptionReason),
+    /// `expireAfter` has passed. No budget limits it.
+    Expired,
+    /// Its NodePool has more nodes than its `replicas`. No budget limits it.
+    ScaledDown,
+}
+
+impl NextMoveReason {
+    /// The reason by which budgets limit it, if they do.
+    #[must_use]
+    pub const fn disruption(self) -> Option<DisruptionReason> {
+        match self {
+            Self::Disrupted(reason) => Some(reason),
+            Self::Expired | Self::ScaledDown => None,
+        }
+    }
+
+    /// As on NodeClaims.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Disrupted(reason) => reason.as_str(),
+            Self::Expired => "Expired",
+            Self::ScaledDown => "ScaledDown",
+        }
+    }
+
+    /// The reason of deletions of this category.
+    fn of_category(category: &str) -> Self {
+        match DisruptionReason::of_category(category) {
+            Some(reason) => Self::Disrupted(reason),
+            None if category == SCALED_DOWN => Self::ScaledDown,
+            None => Self::Expired,
+        }
+    }
 }
 
 /// A node that is taken away.
@@ -112,8 +154,8 @@ pub struct NodeOutlook {
     pub claim: Arc<Claim>,
     /// The number of its move among [`Outlook::moves`].
     pub next_move: Option<usize>,
-    /// The reason by which it would be disrupted.
-    pub reason: DisruptionReason,
+    /// Why it would be taken away.
+    pub reason: NextMoveReason,
     /// All that keeps it.
     pub obstacles: Vec<Obstacle>,
     /// When it is deleted whatever keeps it, since it expires.
@@ -168,7 +210,8 @@ fn outlook_within(input: OutlookInput<'_>, passes: &Cell<usize>) -> Outlook {
     unblocked.lift_blockers();
     begin_all(&mut unblocked, input.now);
     let moves = found.ranked(&obstacles);
-    let nodes = node_outlooks(&obstacles, &moves, awaits_launch);
+    let shortages = [run.static_capacity.shortages, unblocked.static_capacity.shortages].concat();
+    let nodes = node_outlooks(&obstacles, &Found { moves: &moves, shortages: &shortages, awaits_launch });
     Outlook { moves, nodes, is_complete: passes.get() > 0 }
 }
 
@@ -209,33 +252,37 @@ impl FoundMoves<'_> {
         }
     }
 
-    /// All, with their earliest times: those that begin now in the order of the decider, then the others by their time and what
-    /// they save. Of those that wait for the same budgets, the first uses what these allow.
+    /// All, with their earliest times: those that begin now in the order of the decider, then the others by their time. Of those that wait for the same budgets, the first uses what these allow.
     fn ranked(self, obstacles: &Obstacles<'_>) -> Vec<NextMove> {
         let (mut ranked, mut waiting): (Vec<_>, Vec<_>) =
             self.moves.into_iter().partition(|one| one.obstacles.is_empty());
         ranked.iter_mut().for_each(|one| one.earliest = Some(self.input.now));
-        waiting.sort_by_key(|one| Reverse(one.saving()));
+        // Outdated nodes go in the order of the deciders; only of what is done for its price the largest saving comes first.
+        let order = |one: &NextMove| match one.reason {
+            NextMoveReason::Disrupted(DisruptionReason::Underutilized) => (true, Reverse(one.saving())),
+            _ => (false, Reverse(HourlyPrice::ZERO)),
+        };
+        waiting.sort_by_key(order);
         let mut earlier: BTreeMap<NodePoolName, u32> = BTreeMap::new();
         for one in &mut waiting {
             let claims = one.sources.iter().filter_map(|source| self.input.snapshot.claims().get(&source.claim));
             let claims: Vec<&Arc<Claim>> = claims.collect();
             let nodes = nodes_by_pool(claims.iter().copied());
-            let alone = obstacles.earliest(one.reason, &nodes, &one.obstacles, &BTreeMap::new());
-            one.earliest = obstacles.earliest(one.reason, &nodes, &one.obstacles, &earlier);
+            let alone = obstacles.earliest(one.reason.disruption(), &nodes, &one.obstacles, &BTreeMap::new());
+            one.earliest = obstacles.earliest(one.reason.disruption(), &nodes, &one.obstacles, &earlier);
             if alone.is_some() && one.earliest != alone && !one.obstacles.contains(&Obstacle::EarlierMoves) {
                 // When they have ended is not known.
                 one.obstacles.push(Obstacle::EarlierMoves);
                 one.earliest = None;
-            } else if one.earliest.is_some() && one.reason.is_some() {
+            } else if one.earliest.is_some() && one.reason.disruption().is_some() {
                 nodes.into_iter().for_each(|(pool, nodes)| *earlier.entry(pool).or_default() += nodes);
             }
-            if one.reason == Some(DisruptionReason::Expiring) {
+            if one.reason == NextMoveReason::Disrupted(DisruptionReason::Expiring) {
                 let deadline = claims.iter().filter_map(|claim| expires_at(self.input, claim)).min();
                 one.earliest = one.earliest.into_iter().chain(deadline).min();
             }
         }
-        waiting.sort_by_key(|one| (one.earliest.is_none(), one.earliest, Reverse(one.saving())));
+        waiting.sort_by_key(|one| (one.earliest.is_none(), one.earliest));
         ranked.extend(waiting);
         ranked
     }
@@ -247,7 +294,7 @@ impl FoundMoves<'_> {
             claim: name.clone(),
             node: snapshot.node_of(claim).map(|node| node.name.clone()),
             pool: claim.spec.pool.clone(),
-            price: super::candidate::current_price(&self.overlaid, claim).unwrap_or_default(),
+            price: current_price(&self.overlaid, claim).unwrap_or_default(),
             evictions: evictions(snapshot, claim),
         })
     }

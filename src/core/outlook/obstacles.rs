@@ -1,14 +1,14 @@
 //! Finds what moves and nodes wait for, by the functions that the decider asks.
 
-use super::super::blockers::{DisruptionBlocker, PossibleDisruption, disruption_blockers};
-use super::super::budget::{counted_nodes, remaining_disruptions};
-use super::super::causes::{Drift, DriftDetector, Expiry};
-use super::super::replacement_loops::ReplacementLoops;
 use super::budgets::BudgetsAhead;
-use super::nodes::unseen_drift;
+use super::nodes::{is_of_fixed_size, unseen_drift};
 use super::obstacle::Obstacle;
-use super::run::BegunMove;
-use super::{OutlookInput, consolidatable_from};
+use super::run::{BegunMove, count_being_replaced};
+use super::{NextMoveReason, OutlookInput, consolidatable_from};
+use crate::disruption::{
+    DisruptionBlocker, Drift, DriftDetector, Expiry, PossibleDisruption, ReplacementLoops, budget_left, counted_nodes,
+    disruption_blockers, passes_blockers,
+};
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::{DoNotDisrupt, Pod};
@@ -52,7 +52,9 @@ impl<'a> Obstacles<'a> {
         }
         let (loops, left) = (ReplacementLoops::of(input.snapshot, input.now), RefCell::default());
         let mut found = Self { input, budgets, after, left, drifts, loops, is_drift_first: false };
-        let is_first = |claim: &Arc<Claim>| claim.is_ours() && found.is_replaced_first(claim);
+        let is_first = |claim: &Arc<Claim>| {
+            claim.is_ours() && !is_of_fixed_size(input.snapshot, claim) && found.is_replaced_first(claim)
+        };
         found.is_drift_first = input.snapshot.claims().values().any(is_first);
         found
     }
@@ -63,7 +65,7 @@ impl<'a> Obstacles<'a> {
         let reason = DisruptionReason::Drifted;
         let pool = claim.spec.pool.as_ref().and_then(|name| self.pool(name));
         unseen_drift(snapshot, claim).is_some()
-            && pool.is_some_and(|pool| remaining_disruptions(snapshot, pool, reason, now) > 0)
+            && pool.is_some_and(|pool| budget_left(snapshot, pool, reason, now) > 0)
             && disruption_blockers(snapshot, claim, self.possible(claim, reason), now).is_empty()
     }
 
@@ -79,7 +81,7 @@ impl<'a> Obstacles<'a> {
 
     /// What a move waits for although the decider begins it now.
     pub(super) fn of_begun(&self, one: &BegunMove) -> Vec<Obstacle> {
-        let is_consolidation = one.reason == Some(DisruptionReason::Underutilized);
+        let is_consolidation = one.reason == NextMoveReason::Disrupted(DisruptionReason::Underutilized);
         (is_consolidation && self.is_drift_first).then_some(Obstacle::DriftFirst).into_iter().collect()
     }
 
@@ -88,8 +90,9 @@ impl<'a> Obstacles<'a> {
         let claims: Vec<&Arc<Claim>> =
             one.sources.iter().filter_map(|name| self.input.snapshot.claims().get(name)).collect();
         let mut found = match one.reason {
-            None => self.of_expired(&claims),
-            Some(reason) => self.of_replaced(one, &claims, (reason, at)),
+            NextMoveReason::Expired => self.of_expired(&claims),
+            NextMoveReason::ScaledDown => self.of_all().into_iter().chain(self.paused(&claims)).collect(),
+            NextMoveReason::Disrupted(reason) => self.of_replaced(one, &claims, (reason, at)),
         };
         // The order in which they are found is kept.
         let mut known: Vec<Obstacle> = Vec::new();
@@ -137,24 +140,33 @@ impl<'a> Obstacles<'a> {
         None
     }
 
-    /// Nodes of a NodePool that are not ready, and count against its budgets until they are or are gone.
+    /// Nodes of a NodePool that are not ready, or are being replaced already, and count against its budgets until they are ready or
+    /// gone.
     fn unready(&self, pool: &NodePool) -> u32 {
         let snapshot = self.input.snapshot;
         let leaving = |claim: &&Arc<Claim>| {
             claim.spec.pool.as_ref() == Some(&pool.name) && claim.status.initialized.is_some() && claim.is_leaving()
         };
         let leaving = u32::try_from(snapshot.claims().values().filter(leaving).count()).unwrap_or(u32::MAX);
-        counted_nodes(snapshot, pool).saturating_sub(leaving)
+        let replaced = count_being_replaced(snapshot, pool, self.input.now);
+        counted_nodes(snapshot, pool).saturating_sub(leaving).saturating_add(replaced)
     }
 
     /// What the deletion of nodes waits for that expire: neither budgets nor what is on them.
     fn of_expired(&self, claims: &[&Arc<Claim>]) -> Vec<Obstacle> {
-        let OutlookInput { snapshot, settings, now, .. } = self.input;
-        let paused = |claim: &&Arc<Claim>| snapshot.pause.disruption_pause(&DisruptionScope::of(claim, None), now);
-        let paused =
-            claims.iter().filter_map(paused).map(|paused| Obstacle::Blocked(DisruptionBlocker::Paused(paused)));
+        let OutlookInput { settings, now, .. } = self.input;
         let expiries = claims.iter().filter_map(|claim| Expiry::replaced_from(claim, settings.expiry_lead, now));
-        paused.chain(expiries.map(|(_, expiry)| Obstacle::Expires(expiry.at))).collect()
+        self.paused(claims).chain(expiries.map(|(_, expiry)| Obstacle::Expires(expiry.at))).collect()
+    }
+
+    /// The pause switch, where it holds the deletion of nodes back that budgets do not limit.
+    fn paused(&self, claims: &[&Arc<Claim>]) -> impl Iterator<Item = Obstacle> {
+        let OutlookInput { snapshot, now, .. } = self.input;
+        let paused = claims.iter().filter_map(move |claim| {
+            let scope = DisruptionScope::of(claim, None);
+            snapshot.pause.disruption_pause(&scope, now)
+        });
+        paused.map(|paused| Obstacle::Blocked(DisruptionBlocker::Paused(paused)))
     }
 
     fn of_replaced(
@@ -203,6 +215,10 @@ impl<'a> Obstacles<'a> {
             matches!(blocker, PodWithoutController(_) | Paused(_) | ReplacementLoop(_))
         };
         blockers.retain(|blocker| claim.is_ours() || !is_of_ours(blocker));
+        if is_of_fixed_size(snapshot, claim) && reason.is_outdated() {
+            let passes = passes_blockers(claim, reason);
+            blockers.retain(|blocker| keeps_fixed_size(blocker, passes));
+        }
         blockers.into_iter().map(obstacle).collect()
     }
 
@@ -233,7 +249,11 @@ impl<'a> Obstacles<'a> {
         let mut left = self.left.borrow_mut();
         let left = left.entry((pool.name.clone(), reason.in_budgets()));
         let now = self.input.now;
-        if *left.or_insert_with(|| remaining_disruptions(&self.after, pool, reason, now)) >= nodes {
+        let of_pool = || {
+            let left = budget_left(&self.after, pool, reason, now);
+            left.saturating_sub(count_being_replaced(&self.after, pool, now))
+        };
+        if *left.or_insert_with(of_pool) >= nodes {
             return None;
         }
         let opens = self.budgets.next(pool, reason, (nodes, now)).filter(|opens| *opens > now);
@@ -254,6 +274,17 @@ impl<'a> Obstacles<'a> {
     /// A NodePool with its own budgets.
     pub(super) fn pool(&self, name: &NodePoolName) -> Option<&NodePool> {
         self.input.snapshot.pools().get(name).map(|pool| &**pool)
+    }
+}
+
+/// It keeps an outdated node of a NodePool of fixed size, which is replaced whether or not it is ready, and drained as
+/// PodDisruptionBudgets allow. `passes`: `karpenter.sh/do-not-disrupt` does not keep it.
+const fn keeps_fixed_size(blocker: &DisruptionBlocker, passes: bool) -> bool {
+    use DisruptionBlocker as B;
+    match blocker {
+        B::NotReady | B::PodProtected(..) => false,
+        B::DoNotDisrupt | B::PodRefuses(_) | B::PodUnreadable(_) | B::PodWithoutController(_) => !passes,
+        B::NotInitialized | B::BeingDeleted | B::Paused(_) | B::ReplacementLoop(_) => true,
     }
 }
 

@@ -2,23 +2,23 @@
 //!
 //! No VM starts and no node goes: what a move has begun to take away stays, and counts against the budgets.
 
-use super::super::budget::counted_nodes;
-use super::super::budget_calendar::REASONS;
-use super::super::candidate::disruption_candidates;
-use super::super::moves::deletion_worth_from;
-use super::super::{DisruptionMemory, disrupt};
-use super::OutlookInput;
 use super::budgets::BudgetsAhead;
-use super::nodes::{is_empty, unseen_drift};
+use super::nodes::{is_empty, is_of_fixed_size, unseen_drift};
+use super::{NextMoveReason, OutlookInput};
 use crate::catalog::live::{InfrastructureFacts, Quota};
+use crate::disruption::budget_calendar::REASONS;
+use crate::disruption::{DisruptionMemory, counted_nodes, deletions_worth_from, disrupt};
 use crate::model::cluster::claim::{Claim, ClaimStatus, DriftedCondition, PlannedOffering};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Pod, Taint};
 use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
 use crate::model::names::{ClaimName, NodeName, NodePoolName, Uid};
 use crate::model::settings::{MaintenanceWindows, Pause, Settings};
-use crate::plan::{ClaimUpdate, Command, NodeUpdate, Plan};
+use crate::plan::{ClaimUpdate, Command, NodeUpdate, Plan, PlannedCommand};
 use crate::snapshot::Snapshot;
+use crate::static_capacity::{
+    SCALED_DOWN, StaticCapacityMemory, pending_replacements, reconcile_static_capacity, standing_claims,
+};
 use jiff::{SignedDuration, Timestamp};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -37,8 +37,7 @@ const FEW_PASSES: usize = 20;
 #[derive(Debug)]
 pub(super) struct BegunMove {
     pub(super) sources: Vec<ClaimName>,
-    /// `None`: expired.
-    pub(super) reason: Option<DisruptionReason>,
+    pub(super) reason: NextMoveReason,
     pub(super) replacements: Vec<(NodePoolName, PlannedOffering)>,
     pub(super) why: Arc<str>,
     /// Since when it has been worth what it costs, where it must be.
@@ -48,8 +47,21 @@ pub(super) struct BegunMove {
 impl BegunMove {
     /// It consolidates nodes whose pods fit on others.
     pub(super) fn deletes_only(&self) -> bool {
-        self.reason == Some(DisruptionReason::Underutilized) && self.replacements.is_empty()
+        self.reason == NextMoveReason::Disrupted(DisruptionReason::Underutilized) && self.replacements.is_empty()
     }
+}
+
+/// The nodes of a NodePool of fixed size for which a replacement is on its way. They count against its budgets.
+pub(super) fn being_replaced(snapshot: &Snapshot, pool: &NodePool, now: Timestamp) -> Vec<ClaimName> {
+    let Some(replicas) = pool.replicas else { return Vec::new() };
+    let standing: Vec<&Arc<Claim>> = standing_claims(pool, snapshot).collect();
+    let pending = pending_replacements(&standing, usize::try_from(replicas).unwrap_or(usize::MAX), now);
+    pending.into_iter().map(|one| one.old.name.clone()).collect()
+}
+
+/// How many those are.
+pub(super) fn count_being_replaced(snapshot: &Snapshot, pool: &NodePool, now: Timestamp) -> u32 {
+    u32::try_from(being_replaced(snapshot, pool, now).len()).unwrap_or(u32::MAX)
 }
 
 /// A copy of the cluster on which the decider runs.
@@ -62,6 +74,7 @@ pub(super) struct Run<'a> {
     passes: &'a Cell<usize>,
     /// Replacements that it has created.
     created: Vec<ClaimName>,
+    pub(super) static_capacity: StaticCapacityMemory,
     /// In the first pass nothing was looked for, since pods wait for a node that is not launched yet.
     pub(super) awaits_launch: Option<bool>,
 }
@@ -70,12 +83,15 @@ impl<'a> Run<'a> {
     pub(super) fn new(input: OutlookInput<'a>, passes: &'a Cell<usize>) -> Self {
         let (settings, mut snapshot) = (input.settings.clone(), input.snapshot.clone());
         // The decider in the cluster sees that these have drifted, and does not consolidate them.
-        let is_drifted = |claim: &&Arc<Claim>| unseen_drift(input.snapshot, claim).is_some();
+        let is_drifted = |claim: &&Arc<Claim>| {
+            unseen_drift(input.snapshot, claim).is_some() && !is_of_fixed_size(input.snapshot, claim)
+        };
         for claim in input.snapshot.claims().values().filter(is_drifted) {
             let node = input.snapshot.node_of(claim).filter(|_| !is_empty(input.snapshot, claim));
             node.into_iter().for_each(|node| snapshot.put_node(Node { do_not_disrupt: true, ..Node::clone(node) }));
         }
-        Self { input, settings, snapshot, passes, created: Vec::new(), awaits_launch: None }
+        let static_capacity = StaticCapacityMemory::default();
+        Self { input, settings, snapshot, passes, created: Vec::new(), static_capacity, awaits_launch: None }
     }
 
     /// What is known of Azure is not older at a later time.
@@ -103,9 +119,15 @@ impl<'a> Run<'a> {
         let left = self.passes.get();
         for _ in 0..left.min(FEW_PASSES.max(left / SHARE)) {
             self.passes.set(self.passes.get().saturating_sub(1));
-            let plan = disrupt(&self.snapshot, &mut memory, provision, &self.settings, now, seed);
-            self.awaits_launch.get_or_insert(memory.moves.awaits_launch);
-            let found = self.begun_by(&plan, &memory, now);
+            let memory_of_static = &mut self.static_capacity;
+            let mut plan =
+                reconcile_static_capacity(&self.snapshot, memory_of_static, provision, &self.settings, now, seed);
+            let mut found = Self::begun_by_static(&plan);
+            let disruption = disrupt(&self.snapshot, &mut memory, provision, &self.settings, now, seed);
+            let awaits_launch = memory.awaits_launch();
+            self.awaits_launch.get_or_insert(awaits_launch);
+            found.extend(self.begun_by(&disruption, &memory, now));
+            plan.extend(disruption);
             if !found.is_empty() {
                 last = now;
             }
@@ -133,7 +155,8 @@ impl<'a> Run<'a> {
     pub(super) fn lift_budgets(&mut self, budgets: &BudgetsAhead<'_>) {
         let pools: Vec<Arc<NodePool>> = self.input.snapshot.pools().values().cloned().collect();
         for pool in pools {
-            let begun = counted_nodes(&self.snapshot, &pool);
+            let replaced = count_being_replaced(&self.snapshot, &pool, self.input.now);
+            let begun = counted_nodes(&self.snapshot, &pool).saturating_add(replaced);
             let budget = |reason| {
                 let nodes = BudgetNodes::Count(begun.saturating_add(budgets.most(&pool, reason)?.max(1)));
                 Some(Budget { nodes, reasons: Some(vec![reason]), window: None })
@@ -158,6 +181,26 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The moves that a plan for NodePools of fixed size begins. Nodes that these lack replace none, and the deletion of a node
+    /// whose replacement is ready is the end of a move.
+    fn begun_by_static(plan: &Plan) -> Vec<BegunMove> {
+        let begun = |planned: &PlannedCommand| {
+            let (sources, reason, replacements) = match &planned.command {
+                Command::CreateClaim(draft) => {
+                    let reason = NextMoveReason::Disrupted(draft.reason?);
+                    let offering = (draft.spec.pool.clone()?, draft.spec.planned.first()?.clone());
+                    (draft.spec.replaces.clone(), reason, vec![offering])
+                }
+                Command::DeleteClaim { claim, category, .. } if *category == SCALED_DOWN => {
+                    (vec![claim.name.clone()], NextMoveReason::ScaledDown, Vec::new())
+                }
+                _ => return None,
+            };
+            Some(BegunMove { sources, reason, replacements, why: Arc::clone(&planned.reason), worth_from: None })
+        };
+        plan.commands.iter().filter_map(begun).collect()
+    }
+
     /// The moves that a plan begins, in its order. What has been begun before goes on, and is none of them.
     fn begun_by(&self, plan: &Plan, memory: &DisruptionMemory, now: Timestamp) -> Vec<BegunMove> {
         let worth_from = self.deletions_worth_from(plan, memory, now);
@@ -166,14 +209,14 @@ impl<'a> Run<'a> {
             match &planned.command {
                 Command::DeleteClaim { claim, category, .. } if !self.is_marked(&claim.name) => begun.push(BegunMove {
                     sources: vec![claim.name.clone()],
-                    reason: DisruptionReason::of_category(category),
+                    reason: NextMoveReason::of_category(category),
                     replacements: Vec::new(),
                     why: Arc::clone(&planned.reason),
                     worth_from: worth_from.get(&claim.name).copied(),
                 }),
                 Command::UpdateClaim { claim, update: ClaimUpdate::Disrupted(reason) } => {
                     let is_known = begun.iter().any(|one| one.sources.contains(&claim.name));
-                    let Some(one) = memory.moves.move_of(&claim.name).filter(|_| !is_known) else { continue };
+                    let Some(one) = memory.move_of(&claim.name).filter(|_| !is_known) else { continue };
                     let drafts = one
                         .drafts
                         .iter()
@@ -181,7 +224,7 @@ impl<'a> Run<'a> {
                     let why = one.drafts.first().map(|(_, why)| why.as_str()).unwrap_or_default();
                     begun.push(BegunMove {
                         sources: one.sources.iter().map(|source| source.name.clone()).collect(),
-                        reason: Some(*reason),
+                        reason: NextMoveReason::Disrupted(*reason),
                         replacements: drafts.collect(),
                         why: Arc::from(why),
                         worth_from: one.worth_from,
@@ -207,10 +250,7 @@ impl<'a> Run<'a> {
         if !plan.commands.iter().any(|planned| saves(&planned.command)) {
             return BTreeMap::new();
         }
-        let (snapshot, mut ignored) = (&self.snapshot, Plan::default());
-        let candidates = disruption_candidates(snapshot, self.input.provision, &memory.launches, now, &mut ignored);
-        let worth = candidates.iter().filter_map(|c| Some((c.claim.name.clone(), deletion_worth_from(c, now)?)));
-        worth.collect()
+        deletions_worth_from(&self.snapshot, self.input.provision, memory, now)
     }
 
     fn is_marked(&self, claim: &ClaimName) -> bool {
@@ -224,8 +264,10 @@ impl<'a> Run<'a> {
                 let Ok(uid) = Uid::new(draft.name.as_str()) else { return };
                 self.created.push(draft.name.clone());
                 let mut spec = draft.spec;
-                // Its room is for the pods of the move, which stay where they are in this run: for no others.
-                spec.taints.push(Taint::disrupted());
+                if draft.reason.is_some() {
+                    // Its room is for the pods of the move, which stay where they are in this run: for no others.
+                    spec.taints.push(Taint::disrupted());
+                }
                 self.snapshot.put_claim(Claim {
                     name: draft.name,
                     uid,
