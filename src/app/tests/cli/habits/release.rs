@@ -214,6 +214,20 @@ fn a_signature_is_verified_before_anything_is_installed() {
     assert!(!latest.is_match(&signer(TAG).replace("release.yml", "release-yml")));
 }
 
+/// An image without a signature is never found by its tag.
+#[test]
+fn the_image_has_its_tag_once_all_is_signed() {
+    assert!(script_of("linux", "image").contains("name=$image,push-by-digest=true"));
+    let workflow = read(".github/workflows/release.yml");
+    let names: Vec<_> = workflow["jobs"]["release"]["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|step| step["name"].as_str())
+        .collect();
+    assert_eq!(names[names.len() - 3..], ["Signatures", "Tag of the image", "Release"]);
+}
+
 #[test]
 fn the_plugin_is_that_of_the_release() {
     let release = Release::make();
