@@ -1,7 +1,7 @@
 //! The flags of each program of a control plane.
 
 use super::pki::Pki;
-use super::{Mode, Options, ports};
+use super::{Mode, Options, ports, stages};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ pub(crate) struct Layout {
     more: Vec<String>,
     controller_manager: Vec<String>,
     scheduler_profiles: Vec<Value>,
+    kubelet_elsewhere: Option<&'static str>,
 }
 
 impl Layout {
@@ -31,6 +32,7 @@ impl Layout {
             more: options.apiserver_flags.clone(),
             controller_manager: options.controller_manager_flags.clone(),
             scheduler_profiles: options.scheduler_profiles.clone(),
+            kubelet_elsewhere: options.kubelet_elsewhere,
         })
     }
 
@@ -136,14 +138,16 @@ impl Layout {
         ])
     }
 
-    pub(crate) fn kwok(&self, stages: &Path) -> Vec<String> {
-        vec![
+    /// Also writes the stages, made from those that kwok ships.
+    pub(crate) fn kwok(&self, shipped: &Path) -> Result<Vec<String>> {
+        let stages = stages::write(shipped, &self.folder, self.kubelet_elsewhere)?;
+        Ok(vec![
             format!("--config={}", stages.display()),
             "--manage-all-nodes=true".to_owned(),
             "--cidr=10.244.0.1/16".to_owned(),
             "--node-ip=127.0.0.1".to_owned(),
             "--node-lease-duration-seconds=40".to_owned(),
             format!("--server-address=127.0.0.1:{}", self.kwok),
-        ]
+        ])
     }
 }

@@ -22,13 +22,13 @@ impl Credential<'_> {
 }
 
 /// Writes a kubeconfig, as JSON, which is YAML too.
-pub(crate) fn write(path: &Path, port: u16, ca: &Pair, credential: &Credential<'_>) -> Result<()> {
+pub(crate) fn write(path: &Path, server: &str, ca: &Path, credential: &Credential<'_>) -> Result<()> {
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{ "name": "test", "cluster": {
-            "server": format!("https://127.0.0.1:{port}"),
-            "certificate-authority": ca.certificate,
+            "server": server,
+            "certificate-authority": ca,
         }}],
         "users": [{ "name": "test", "user": credential.user() }],
         "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],

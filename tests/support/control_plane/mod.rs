@@ -9,7 +9,7 @@ mod backup;
 mod binaries;
 mod build;
 mod flags;
-mod kubeconfig;
+pub(crate) mod kubeconfig;
 mod pki;
 mod ports;
 mod process;
@@ -68,13 +68,24 @@ pub struct Options {
     pub controller_manager_flags: Vec<String>,
     /// Profiles of kube-scheduler (`profiles` of a KubeSchedulerConfiguration); none is the usual one alone.
     pub scheduler_profiles: Vec<Value>,
+    /// A namespace whose pods kwok leaves alone, because something else plays their kubelet.
+    pub kubelet_elsewhere: Option<&'static str>,
+    /// As how many of those that run at once it counts: more if a test runs more programs beside it.
+    pub turns: u32,
 }
 
 impl Options {
     /// Those that most are started with.
     #[must_use]
     pub fn of(mode: Mode) -> Self {
-        Self { mode, apiserver_flags: Vec::new(), controller_manager_flags: Vec::new(), scheduler_profiles: Vec::new() }
+        Self {
+            mode,
+            apiserver_flags: Vec::new(),
+            controller_manager_flags: Vec::new(),
+            scheduler_profiles: Vec::new(),
+            kubelet_elsewhere: None,
+            turns: 1,
+        }
     }
 }
 
@@ -129,7 +140,7 @@ impl ControlPlane {
     }
 
     async fn attempt(binaries: &Binaries, options: &Options) -> Result<Self> {
-        let turn = TURNS.acquire().await.context("waiting for other control planes")?;
+        let turn = TURNS.acquire_many(options.turns).await.context("waiting for other control planes")?;
         let folder = tempfile::Builder::new().prefix("control-plane-").tempdir().context("making a folder")?;
         let pki = Pki::new(&folder.path().join("pki"))?;
         let layout = Layout::new(folder.path(), options)?;
@@ -227,7 +238,7 @@ impl ControlPlane {
         flags.extend(match name {
             "kube-controller-manager" => self.layout.controller_manager(&self.pki),
             "kube-scheduler" => self.layout.scheduler(&kubeconfig)?,
-            _ => self.layout.kwok(&stages::write(&self.binaries.path("kwok-stages.yaml")?, self.folder())?),
+            _ => self.layout.kwok(&self.binaries.path("kwok-stages.yaml")?)?,
         });
         let program = Program::new(self.binaries.path(name)?).args(flags);
         self.others.push(Process::spawn(name, &program)?);
@@ -266,7 +277,7 @@ impl ControlPlane {
 
     fn write_kubeconfig(&self, file: &str, credential: &Credential<'_>) -> Result<PathBuf> {
         let path = self.folder.path().join(format!("{file}.kubeconfig"));
-        kubeconfig::write(&path, self.layout.port(), &self.pki.pair("ca"), credential)?;
+        kubeconfig::write(&path, &self.server(), &self.ca_certificate(), credential)?;
         Ok(path)
     }
 }

@@ -14,11 +14,11 @@ pub const ENDS_AFTER: &str = "pod-delete.stage.kwok.x-k8s.io/delay";
 /// The annotation of a pod that does not start while it is `true`.
 pub const WAITS: &str = "pod-ready.stage.kwok.x-k8s.io/waits";
 
-/// Writes the stages into a folder, and returns their file.
+/// Writes the stages into a folder, for pods of all namespaces but one, and returns their file.
 ///
 /// # Errors
 /// When they cannot be read or written, or lack a stage of pods.
-pub(super) fn write(stages: &Path, folder: &Path) -> Result<PathBuf> {
+pub(super) fn write(stages: &Path, folder: &Path, but: Option<&str>) -> Result<PathBuf> {
     let text = std::fs::read_to_string(stages).with_context(|| format!("reading {}", stages.display()))?;
     let documents = yaml::read("kwok-stages.yaml", &text).documents;
     let mut all: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
@@ -26,6 +26,12 @@ pub(super) fn write(stages: &Path, folder: &Path) -> Result<PathBuf> {
     let ready = delay(&mut all, "pod-ready", READY_AFTER)?;
     let expressions = ready["spec"]["selector"]["matchExpressions"].as_array_mut().context("pod-ready selects all")?;
     expressions.push(json!({ "key": annotation(WAITS), "operator": "NotIn", "values": ["true"] }));
+    for stage in all.iter_mut().filter(|stage| stage["spec"]["resourceRef"]["kind"] == "Pod") {
+        let expressions = stage["spec"]["selector"]["matchExpressions"].as_array_mut();
+        let expressions = expressions.context("a stage of pods selects all")?;
+        let elsewhere = but.map(|but| json!({ "key": ".metadata.namespace", "operator": "NotIn", "values": [but] }));
+        expressions.extend(elsewhere);
+    }
     let file = folder.join("kwok-stages.yaml");
     let mut written = String::new();
     for stage in all {

@@ -4,7 +4,7 @@
 //! the ServiceAccount that kustomize gives it, so that a test sees every request, and checks the permissions.
 
 use crate::azure_roles::{Granted, Scopes, checks_of_log};
-use crate::control_plane::{ControlPlane, Mode, Process, Program, kustomize, napkeeper_binary};
+use crate::control_plane::{ControlPlane, Mode, Options, Process, Program, kustomize, napkeeper_binary};
 use crate::fault_proxy::FaultProxy;
 use crate::manifests::repository;
 use crate::wait::eventually;
@@ -67,10 +67,26 @@ impl Environment {
     /// # Errors
     /// As there, or when the definitions are refused.
     pub async fn start_with_definitions(mode: &'static str, definitions: &str) -> Result<Self> {
+        let mut env = Self::empty(Options::of(Mode::Full), environment_folder()?, mode, definitions).await?;
+        install(&env.plane, mode).await?;
+        let token = env.plane.kubectl(&["create", "token", "napkeeper-controller", "--namespace", NAMESPACE]).await?;
+        let ca = std::fs::read(env.plane.ca_certificate())?;
+        env.proxy = FaultProxy::start(&env.plane.server(), &ca, token.trim()).await?;
+        write_config(env.folder.path(), &env.group, &env.cluster)?;
+        env.system_node_is_ready().await?;
+        Ok(env)
+    }
+
+    /// An environment in which nothing of napkeeper is installed: nobody can speak through its proxy.
+    pub(crate) async fn empty(
+        options: Options,
+        folder: TempDir,
+        mode: &'static str,
+        definitions: &str,
+    ) -> Result<Self> {
         // Another test of this process may have done it before.
         drop(rustls::crypto::ring::default_provider().install_default());
-        let plane = ControlPlane::start(Mode::Full).await?;
-        let folder = tempfile::Builder::new().prefix("env-").tempdir()?;
+        let plane = ControlPlane::start_with(options).await?;
         if !definitions.is_empty() {
             plane.apply(definitions).await?;
         }
@@ -78,16 +94,15 @@ impl Environment {
         let (azure, output) = start_azure(&plane, folder.path(), SPEED).await?;
         let text = |key: &str| output[key].as_str().map(ToOwned::to_owned).context("azure-sim says too little");
         let (azure_url, group, cluster) = (text("url")?, text("group")?, text("cluster")?);
-        install(&plane, mode).await?;
-        let token = plane.kubectl(&["create", "token", "napkeeper-controller", "--namespace", NAMESPACE]).await?;
-        let ca = std::fs::read(plane.ca_certificate())?;
-        let proxy = FaultProxy::start(&plane.server(), &ca, token.trim()).await?;
-        write_config(folder.path(), &group, &cluster)?;
+        let proxy = FaultProxy::start(&plane.server(), &std::fs::read(plane.ca_certificate())?, "").await?;
         let offset = SignedDuration::ZERO;
-        let ready = ["wait", "--for=condition=Ready", "node", "--selector", SYSTEM_NODES, "--timeout=60s"];
-        eventually("ready Node of the system pool", STARTS_WITHIN, async || Ok(plane.kubectl(&ready).await.ok()))
-            .await?;
         Ok(Self { _azure: azure, azure_url, group, cluster, proxy, plane, folder, offset, http, mode })
+    }
+
+    pub(crate) async fn system_node_is_ready(&self) -> Result<()> {
+        let ready = ["wait", "--for=condition=Ready", "node", "--selector", SYSTEM_NODES, "--timeout=60s"];
+        let is_ready = async || Ok(self.plane.kubectl(&ready).await.ok());
+        eventually("ready Node of the system pool", STARTS_WITHIN, is_ready).await.map(drop)
     }
 
     /// Starts the controller. A restarted one has the same identity: it need not wait for its own Lease to expire.
@@ -257,11 +272,22 @@ impl Environment {
         self.cluster.rsplit('/').next().unwrap_or_default()
     }
 
+    /// The cluster, as an id.
+    #[must_use]
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster
+    }
+
     /// A folder for files of the test.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
+}
+
+/// A folder for an environment.
+pub(crate) fn environment_folder() -> Result<TempDir> {
+    tempfile::Builder::new().prefix("env-").tempdir().context("making a folder")
 }
 
 async fn read(response: reqwest::Response) -> Result<Value> {
