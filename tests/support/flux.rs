@@ -14,12 +14,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// The name of the source and of the Kustomization, in the namespace `default`.
+/// The name of the source and, unless told otherwise, of the Kustomization, in the namespace `default`.
 const NAME: &str = "pools";
 /// The kinds of sources that kustomize-controller watches.
 const SOURCES: [(&str, &str); 4] = [
@@ -31,12 +32,14 @@ const SOURCES: [(&str, &str); 4] = [
 /// When a revision that has failed is tried again. Each try waits a minute for kinds that end in `Class`, whatever the timeout of
 /// the Kustomization, and the next revision waits for its end.
 const RETRY: &str = "2m";
+/// When a Kustomization that depends on another one asks for it again. It is Flux's choice, 30 s by default.
+const DEPENDENCY: &str = "--requeue-dependency=5s";
 const PACKED_WITHIN: Duration = Duration::from_secs(30);
 const SYNCED_WITHIN: Duration = Duration::from_secs(120);
 
 type Artifacts = Arc<Mutex<BTreeMap<String, Bytes>>>;
 
-/// kustomize-controller beside a control plane, with one Kustomization.
+/// kustomize-controller beside a control plane, with one source.
 #[derive(Debug)]
 pub struct Flux {
     /// Stops when it is dropped.
@@ -69,7 +72,12 @@ impl Flux {
         let router = Router::new().route("/{name}", axum::routing::get(artifact)).with_state(artifacts.clone());
         let server = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
         let program = Program::new(built.program)
-            .args(["--metrics-addr=127.0.0.1:0", "--health-addr=127.0.0.1:0", "--enable-leader-election=false"])
+            .args([
+                "--metrics-addr=127.0.0.1:0",
+                "--health-addr=127.0.0.1:0",
+                "--enable-leader-election=false",
+                DEPENDENCY,
+            ])
             .env("KUBECONFIG", plane.admin_kubeconfig())
             .env("RUNTIME_NAMESPACE", "default");
         let controller = Process::spawn("kustomize-controller", &program)?;
@@ -82,26 +90,30 @@ impl Flux {
     /// # Errors
     /// When the API server refuses an object.
     pub async fn commit(&mut self, plane: &ControlPlane, manifests: &str, fields: &Value) -> Result<String> {
+        let tree = tempfile::Builder::new().prefix("tree-").tempdir_in(plane.folder())?;
+        std::fs::write(tree.path().join("manifests.yaml"), manifests)?;
+        self.commit_tree(plane, tree.path(), &[(NAME, fields.clone())]).await
+    }
+
+    /// As [`Flux::commit`], with all that a folder holds, by Kustomizations of these names.
+    ///
+    /// # Errors
+    /// When the API server refuses an object.
+    pub async fn commit_tree(
+        &mut self,
+        plane: &ControlPlane,
+        tree: &Path,
+        kustomizations: &[(&str, Value)],
+    ) -> Result<String> {
         self.commits += 1;
         let revision = format!("main@sha1:{:040x}", self.commits);
         let name = format!("{}.tar.gz", self.commits);
-        let (archive, digest) = pack(plane, manifests).await?;
+        let (archive, digest) = pack(plane, tree).await?;
         let artifact = json!({
             "path": name, "url": format!("http://{}/{name}", self.address), "revision": revision, "digest": digest,
             "size": archive.len(), "lastUpdateTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         });
         self.artifacts.lock().unwrap_or_else(PoisonError::into_inner).insert(name, archive.into());
-        let mut kustomization = json!({
-            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
-            "metadata": { "name": NAME, "namespace": "default" },
-            "spec": {
-                "interval": "10m", "retryInterval": RETRY, "path": "./", "prune": true,
-                "sourceRef": { "kind": "GitRepository", "name": NAME },
-            },
-        });
-        for (field, value) in fields.as_object().into_iter().flatten() {
-            kustomization["spec"][field] = value.clone();
-        }
         let source = json!({
             "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
             "metadata": { "name": NAME, "namespace": "default" }, "spec": {},
@@ -110,7 +122,8 @@ impl Flux {
         let patch = format!("--patch={}", json!({ "status": { "artifact": artifact } }));
         // The artifact comes first: with new fields the last revision would be tried once more.
         plane.kubectl(&["patch", "gitrepository", NAME, "--subresource=status", "--type=merge", &patch]).await?;
-        plane.apply(&kustomization.to_string()).await?;
+        let all: Vec<String> = kustomizations.iter().map(|(name, fields)| kustomization(name, fields)).collect();
+        plane.apply(&all.join("\n---\n")).await?;
         Ok(revision)
     }
 
@@ -133,7 +146,15 @@ impl Flux {
     /// # Errors
     /// When the API server does not answer.
     pub async fn ready(&self, plane: &ControlPlane, revision: &str) -> Result<Option<Value>> {
-        let text = plane.kubectl(&["get", "kustomization", NAME, "--output=json"]).await?;
+        self.ready_of(plane, NAME, revision).await
+    }
+
+    /// The same of a Kustomization by its name.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn ready_of(&self, plane: &ControlPlane, name: &str, revision: &str) -> Result<Option<Value>> {
+        let text = plane.kubectl(&["get", "kustomization", name, "--output=json"]).await?;
         let object: Value = serde_json::from_str(&text)?;
         let status = &object["status"];
         if status["lastAttemptedRevision"] != revision {
@@ -142,6 +163,22 @@ impl Flux {
         let ready = status["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == "Ready");
         Ok(ready.filter(|ready| ready["status"] != "Unknown").cloned())
     }
+}
+
+/// A Kustomization of the source with these fields beside those that all have.
+fn kustomization(name: &str, fields: &Value) -> String {
+    let mut kustomization = json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "interval": "10m", "retryInterval": RETRY, "path": "./", "prune": true,
+            "sourceRef": { "kind": "GitRepository", "name": NAME },
+        },
+    });
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        kustomization["spec"][field] = value.clone();
+    }
+    kustomization.to_string()
 }
 
 /// A definition that takes every object of a kind of source.
@@ -168,14 +205,11 @@ async fn artifact(State(artifacts): State<Artifacts>, UrlPath(name): UrlPath<Str
     all.get(&name).cloned().ok_or(StatusCode::NOT_FOUND)
 }
 
-/// An archive with the manifests as one file, and its digest.
-async fn pack(plane: &ControlPlane, manifests: &str) -> Result<(Vec<u8>, String)> {
+/// An archive with all that a folder holds, and its digest.
+async fn pack(plane: &ControlPlane, tree: &Path) -> Result<(Vec<u8>, String)> {
     let folder = tempfile::Builder::new().prefix("artifact-").tempdir_in(plane.folder())?;
-    let tree = folder.path().join("tree");
-    std::fs::create_dir(&tree)?;
-    std::fs::write(tree.join("manifests.yaml"), manifests)?;
-    let program =
-        Program::new("sh").args(["-c", "tar -C tree -czf archive . && sha256sum archive"]).in_folder(folder.path());
+    let command = "tar -C \"$0\" -czf archive . && sha256sum archive";
+    let program = Program::new("sh").args(["-c", command]).args([tree]).in_folder(folder.path());
     let packing = Process::spawn("tar", &program)?;
     let exit = packing.exited(PACKED_WITHIN).await?;
     ensure!(exit.success(), "packing manifests failed: {}", packing.tail(5));

@@ -1,28 +1,31 @@
-//! Flux, the real kustomize-controller, syncs a companion of managed NAP: what it applies, waits for, is refused and leaves alone.
+//! A companion of managed NAP, installed by kubectl, removed, and installed by Flux, the real kustomize-controller: what it applies,
+//! waits for, is refused and leaves alone.
 
 use super::controller::companion::definitions;
+use super::install::{STEP, apply_by_kubectl, in_time, nothing_is_left, works};
 use super::policies::exported;
+use super::uninstall::uninstall;
 use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
+use napkeeper_tests::control_plane::kustomize;
 use napkeeper_tests::environment::state::sweep_status;
-use napkeeper_tests::environment::{Environment, NAMESPACE, without_pods};
+use napkeeper_tests::environment::{Environment, NAMESPACE};
 use napkeeper_tests::flux::Flux;
+use napkeeper_tests::installation::{Installation, OVERLAY};
 use napkeeper_tests::manifests::{quickstart_file, quickstart_object, repository};
 use napkeeper_tests::wait::eventually;
-use napkeeper_tests::webhook::hooks::{bad_pool, certificate, claim, hooks, pools};
-use napkeeper_tests::webhook::{listening, program};
+use napkeeper_tests::webhook::hooks::{bad_pool, claim, pools};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Longest that a step may take on a busy machine.
-const STEP: Duration = Duration::from_secs(180);
-/// From a commit until all of it is Ready.
-const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How often the same revision is synced: as in an hour at the interval of ten minutes, and more.
 const SYNCS: usize = 8;
 /// What is committed, and may change by nothing but a commit.
-const KINDS: &str =
-    "customresourcedefinitions,clusterroles,clusterrolebindings,validatingadmissionpolicies,nodepools,aksnodeclasses";
+const KINDS: &str = "customresourcedefinitions,clusterroles,clusterrolebindings,validatingadmissionpolicies,\
+                     validatingwebhookconfigurations,mutatingwebhookconfigurations,nodepools,aksnodeclasses";
+/// The same in the namespace of napkeeper.
+const OWN_KINDS: &str = "configmap,secret,serviceaccount,service,role,rolebinding,networkpolicy";
 
 /// A repository with napkeeper's own objects, NodePools, their AKSNodeClass and an OrphanSweep.
 struct Commits {
@@ -56,44 +59,68 @@ impl Commits {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_companion_is_synced_refused_and_left_alone() -> Result<()> {
-    let mut env = Environment::start_with_definitions("companion", &definitions().await?).await?;
-    let controller = env.controller()?;
-    controller.line("initial listing of the cluster complete", STEP).await?;
-    let installed = format!("{}\n---\n{}", without_pods("companion").await?, exported(&[])?);
-    let sweep = quickstart_object("orphansweep")?;
-    let mut git = Commits { flux: Flux::start(&env.plane).await?, installed, sweep, syncs: 0 };
-    let begun = Instant::now();
-    let synced = git.commit(&env, &json!({}), &pools()?).await?;
-    ensure!(synced["status"] == "True", "{synced}");
-    ensure!(begun.elapsed() < READY_WITHIN, "Ready after {:?}", begun.elapsed());
-    nothing_changes_by_syncing(&env, &mut git).await?;
-    the_switch_survives(&env, &mut git).await?;
-    an_approval_in_git_collects_an_orphan(&mut env, &mut git).await?;
-    a_bad_pool_is_refused_with_the_reason(&env, &mut git).await?;
-    a_pool_in_use_is_not_pruned(&env, &mut git).await?;
-    ensure!(controller.exit_status().is_none(), "the controller ended: {}", controller.tail(30));
-    Ok(())
+async fn a_companion_is_installed_by_kubectl_removed_and_installed_by_flux() -> Result<()> {
+    let mut lab = Installation::start("companion", &definitions().await?).await?;
+    let repository = lab.repository().await?;
+    let done = async {
+        let begun = Instant::now();
+        apply_by_kubectl(&lab, &repository).await?;
+        works(&lab, "orphansweeps").await?;
+        in_time("a companion by kubectl", begun)?;
+        remove(&lab, &repository).await?;
+        by_flux(&mut lab, &repository).await
+    };
+    let done = done.await;
+    done.with_context(|| lab.kubelet.tails(12))
 }
 
-/// Name and resourceVersion of all that is committed, and of the sweep its generation: its status is napkeeper's.
+/// Takes it out again, and what the quick start has beside it.
+async fn remove(lab: &Installation, repository: &Path) -> Result<()> {
+    let plane = &lab.env.plane;
+    plane.kubectl(&["delete", "deployment/inflate", "poddisruptionbudget/inflate", "job/training"]).await?;
+    plane.kubectl(&["delete", "nodepools,aksnodeclasses", "--all"]).await?;
+    uninstall(plane, &["--apply", "--delete-records"]).await?.ended(0)?;
+    nothing_is_left(lab, repository).await
+}
+
+async fn by_flux(lab: &mut Installation, repository: &Path) -> Result<()> {
+    let installed = [kustomize(&repository.join(OVERLAY)).await?, exported(&[])?].join("\n---\n");
+    let sweep = quickstart_object("orphansweep")?;
+    let mut git = Commits { flux: Flux::start(&lab.env.plane).await?, installed, sweep, syncs: 0 };
+    let begun = Instant::now();
+    let synced = git.commit(&lab.env, &json!({}), &pools()?).await?;
+    ensure!(synced["status"] == "True", "{synced}");
+    works(lab, "orphansweeps").await?;
+    in_time("a companion by Flux", begun)?;
+    nothing_changes_by_syncing(&lab.env, &mut git).await?;
+    the_switch_survives(&lab.env, &mut git).await?;
+    an_approval_in_git_collects_an_orphan(&mut lab.env, &mut git).await?;
+    a_bad_pool_is_refused_with_the_reason(&lab.env, &mut git).await?;
+    a_pool_in_use_is_not_pruned(&lab.env, &mut git).await?;
+    lab.kubelet.check()
+}
+
+/// Name and resourceVersion of all that is committed, and the generation of what has a status: that is not Git's.
 async fn versions(env: &Environment) -> Result<String> {
     let columns = "--output=custom-columns=K:.kind,N:.metadata.name,V:.metadata.resourceVersion";
     let objects = env.plane.kubectl(&["get", KINDS, columns, "--no-headers"]).await?;
-    let names = ["get", "configmap,secret,serviceaccount,role,rolebinding,networkpolicy", "--namespace", NAMESPACE];
-    let own = env.plane.kubectl(&[&names[..], &[columns, "--no-headers"]].concat()).await?;
+    let own = ["get", OWN_KINDS, "--namespace", NAMESPACE, columns, "--no-headers"];
+    let own = env.plane.kubectl(&own).await?;
     let generation = "--output=custom-columns=K:.kind,N:.metadata.name,V:.metadata.generation";
-    let sweeps = env.plane.kubectl(&["get", "orphansweeps", generation, "--no-headers"]).await?;
+    let with_status = ["get", "orphansweeps,deployments", "--namespace", NAMESPACE, generation, "--no-headers"];
+    let with_status = env.plane.kubectl(&with_status).await?;
     // Written while it works.
     let is_own_state = |line: &&str| line.contains("napkeeper-facts") || line.contains("napkeeper-webhook-");
-    let all = [objects, own, sweeps].join("\n");
+    let all = [objects, own, with_status].join("\n");
     Ok(all.lines().filter(|line| !is_own_state(line)).collect::<Vec<_>>().join("\n"))
 }
 
 /// Nothing that napkeeper writes is a difference to Flux, and nothing that Flux applies again is a change.
 async fn nothing_changes_by_syncing(env: &Environment, git: &mut Commits) -> Result<()> {
     let before = versions(env).await?;
-    ensure!(before.contains("general-purpose") && before.contains("napkeeper-pause"), "{before}");
+    for name in ["general-purpose", "napkeeper-pause", "Deployment"] {
+        ensure!(before.contains(name), "{before}");
+    }
     for _ in 0..SYNCS {
         git.sync_again(env).await?;
     }
@@ -174,15 +201,7 @@ async fn until<T>(
 
 /// The dry run of Flux is refused by the webhook, so nothing of that revision is applied.
 async fn a_bad_pool_is_refused_with_the_reason(env: &Environment, git: &mut Commits) -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let ca = certificate(folder.path())?;
-    let webhook = listening(&program(&env.plane.admin_kubeconfig(), "127.0.0.1:0", Some(folder.path()))?).await?;
-    env.plane.apply(&hooks(&webhook.admission, &ca)?).await?;
     let bad = bad_pool("bad")?;
-    let file = folder.path().join("bad.yaml");
-    std::fs::write(&file, &bad)?;
-    let dry = ["apply", "--server-side", "--dry-run=server", "--filename", file.to_str().context("a path")?];
-    eventually("hooks in force", STEP, async || Ok(env.plane.kubectl(&dry).await.is_err().then_some(()))).await?;
     let refused = git.commit(env, &json!({}), &format!("{}\n---\n{bad}", pools()?)).await?;
     let message = refused["message"].as_str().unwrap_or_default();
     ensure!(refused["status"] == "False" && message.contains("NodePool/bad dry-run failed"), "{refused}");
@@ -190,8 +209,7 @@ async fn a_bad_pool_is_refused_with_the_reason(env: &Environment, git: &mut Comm
     let events = env.plane.kubectl(&["get", "events", "--output=jsonpath={.items[*].message}"]).await?;
     ensure!(events.contains("99 8 * * *"), "{events}");
     ensure!(!env.plane.kubectl(&["get", "nodepools", "--output=name"]).await?.contains("/bad"));
-    let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
-    env.plane.kubectl(&["delete", kinds, "--all"]).await.map(drop)
+    Ok(())
 }
 
 /// A NodePool that is no longer in Git stays while it has nodes, and Flux says why.

@@ -4,6 +4,7 @@ mod audit;
 mod control_plane;
 mod controller;
 mod flux;
+mod install;
 mod kube;
 mod manifests;
 mod policies;

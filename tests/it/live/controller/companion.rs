@@ -66,10 +66,14 @@ async fn after_an_hour_beside_nap_no_field_of_its_objects_is_owned() -> Result<(
     Ok(())
 }
 
-/// Karpenter's own definitions as its Go module has them, and that of its Azure provider, which cannot be had so.
+/// Karpenter's own definitions as its Go module has them, and that of its Azure provider, which cannot be had so: ours, without the
+/// label by which it is.
 pub(in crate::live) async fn definitions() -> Result<String> {
     let class = repository("manifests/crds/karpenter/karpenter.azure.com_aksnodeclasses.yaml");
-    Ok(format!("{}\n---\n{}", upstream_crds().await?, std::fs::read_to_string(class)?))
+    let ours = std::fs::read_to_string(class)?;
+    let class = ours.replace("app.kubernetes.io/part-of: napkeeper", "app.kubernetes.io/part-of: aks");
+    ensure!(class != ours, "the definition is not ours");
+    Ok(format!("{}\n---\n{class}", upstream_crds().await?))
 }
 
 const NODE_CLAIM: &str = "\

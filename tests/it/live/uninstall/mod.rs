@@ -1,7 +1,6 @@
 //! `napkeeper uninstall` on a real control plane: what it removes, in which order, and what it does not touch.
 
 mod companion;
-mod drain;
 mod pages;
 mod provisioner;
 
@@ -20,7 +19,7 @@ const STEP: Duration = Duration::from_secs(120);
 const ENDS_WITHIN: Duration = Duration::from_secs(400);
 
 /// What a run printed, and how it ended.
-struct Run {
+pub(in crate::live) struct Run {
     code: Option<i32>,
     out: String,
     error: String,
@@ -28,18 +27,18 @@ struct Run {
 
 impl Run {
     /// Its output, if it ended with this code.
-    fn ended(&self, code: i32) -> Result<&str> {
+    pub(in crate::live) fn ended(&self, code: i32) -> Result<&str> {
         let Self { out, error, .. } = self;
         ensure!(self.code == Some(code), "exit code {:?} instead of {code}:\n{out}\n{error}", self.code);
         Ok(out)
     }
 }
 
-async fn uninstall(plane: &ControlPlane, args: &[&str]) -> Result<Run> {
+pub(in crate::live) async fn uninstall(plane: &ControlPlane, args: &[&str]) -> Result<Run> {
     uninstall_as(&plane.admin_kubeconfig(), args).await
 }
 
-async fn uninstall_as(kubeconfig: &Path, args: &[&str]) -> Result<Run> {
+pub(in crate::live) async fn uninstall_as(kubeconfig: &Path, args: &[&str]) -> Result<Run> {
     let mut command = Command::new(napkeeper_binary()?);
     command.arg("uninstall").arg("--kubeconfig").arg(kubeconfig).args(args).kill_on_drop(true);
     let output = tokio::time::timeout(ENDS_WITHIN, command.output()).await.context("uninstall does not end")??;
@@ -53,7 +52,7 @@ async fn overlay(name: &str) -> Result<String> {
 }
 
 /// The objects of some manifests that exist, by kind and name.
-async fn existing(plane: &ControlPlane, manifests: &str) -> Result<String> {
+pub(in crate::live) async fn existing(plane: &ControlPlane, manifests: &str) -> Result<String> {
     let file = tempfile::Builder::new().suffix(".yaml").tempfile_in(plane.folder())?;
     std::fs::write(file.path(), manifests)?;
     let path = file.path().display().to_string();

@@ -8,7 +8,8 @@ use napkeeper_tests::environment::NAMESPACE;
 use napkeeper_tests::manifests::{examples, quickstart_file, repository};
 use napkeeper_tests::webhook::hooks::{claim, pod};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 
 /// A provisioner with a NodePool, a NodeClaim and its Node, a record, the delete guards, and what is not napkeeper's.
 async fn installed() -> Result<(ControlPlane, String)> {
@@ -53,6 +54,34 @@ async fn finalizers(plane: &ControlPlane, kind: &str, name: &str) -> Result<Stri
     plane.kubectl(&["get", kind, name, "--output=jsonpath={.metadata.finalizers[*]}"]).await
 }
 
+/// By its Lease, which it renews: no finalizer is removed beside it.
+async fn a_controller_elsewhere_is_noticed(plane: &ControlPlane, remover: &Path) -> Result<()> {
+    let lease = |renewals: u32| {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": "napkeeper-controller", "namespace": "kube-system" },
+            "spec": { "holderIdentity": "elsewhere", "leaseTransitions": renewals },
+        });
+        lease.to_string()
+    };
+    plane.apply(&lease(0)).await?;
+    let mut stopped = pin!(uninstall_as(remover, &["--apply", "--timeout=3s"]));
+    let mut renewals = 0;
+    let stopped = loop {
+        renewals += 1;
+        let renewed = lease(renewals);
+        tokio::select! {
+            run = &mut stopped => break run?,
+            renewed = plane.apply(&renewed) => drop(renewed?),
+        }
+    };
+    let text = stopped.ended(1)?;
+    ensure!(renewals > 1, "the Lease was not renewed");
+    ensure!(text.contains("a controller that renews the Lease"), "{text}");
+    ensure!(finalizers(plane, "nodepool", "gpu").await?.contains("napkeeper.io/nodes"));
+    plane.kubectl(&["delete", "lease", "napkeeper-controller", "--namespace=kube-system"]).await.map(drop)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provisioner_hands_its_nodes_over() -> Result<()> {
     let (plane, manifests) = installed().await?;
@@ -70,6 +99,7 @@ async fn a_provisioner_hands_its_nodes_over() -> Result<()> {
     let namespace = "--namespace=napkeeper-system";
     plane.kubectl(&["patch", "pod", "stuck", namespace, "--type=merge", release]).await?;
     plane.kubectl(&["delete", "pod", "stuck", namespace, "--ignore-not-found"]).await?;
+    a_controller_elsewhere_is_noticed(&plane, &remover).await?;
     // Of somebody else, in napkeeper's namespace.
     plane.kubectl(&["create", "configmap", "mine", namespace]).await?;
 
