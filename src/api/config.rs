@@ -1,9 +1,9 @@
 //! `napkeeper.yaml`, the settings of the clusters of a repository.
 
 use crate::maintenance_window::MaintenanceWindows;
-use crate::manifests::Problem;
+use crate::manifests::{Problem, Source};
 use crate::types::decode::decode;
-use crate::yaml::Document;
+use crate::yaml::{self, Document};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
@@ -209,23 +209,44 @@ pub fn read(document: &Document) -> Result<Config, Problem> {
     })
 }
 
-/// True when a file is a `napkeeper.yaml` by its name.
+/// True when a file has the name of a `napkeeper.yaml`, whatever it holds.
 #[must_use]
-pub fn is_config(file: &str) -> bool {
+pub fn has_name(file: &str) -> bool {
     Path::new(file).file_name().is_some_and(|name| name == FILE_NAME)
 }
 
-/// The nearest `napkeeper.yaml` in a folder or above it.
+/// True when a file is a `napkeeper.yaml`: by its name, unless all its documents are objects of Kubernetes, such as the
+/// Kustomization by which Flux installs napkeeper.
+#[must_use]
+pub fn is_config(file: &str, documents: &[Document]) -> bool {
+    has_name(file) && (documents.is_empty() || documents.iter().any(|document| !is_object(&document.value)))
+}
+
+/// [`is_config`] of a file that was read. Other files are not parsed for it.
+#[must_use]
+pub fn is_source(source: &Source) -> bool {
+    has_name(&source.file) && is_config(&source.file, &source.parsed().documents)
+}
+
+fn is_object(value: &Value) -> bool {
+    let has = |field| value.get(field).is_some();
+    has("apiVersion") && has("kind") && !has("clusters")
+}
+
+/// The nearest `napkeeper.yaml` in a folder or above it. A file that cannot be read counts: the error is for who reads it.
 #[must_use]
 pub fn find(from: &Path) -> Option<PathBuf> {
     let from = std::fs::canonicalize(from).ok()?;
-    from.ancestors().map(|folder| folder.join(FILE_NAME)).find(|file| file.is_file())
+    let is_config = |file: &PathBuf| match std::fs::read_to_string(file) {
+        Ok(text) => is_config(FILE_NAME, &yaml::read(FILE_NAME, &text).documents),
+        Err(_) => file.is_file(),
+    };
+    from.ancestors().map(|folder| folder.join(FILE_NAME)).find(is_config)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yaml;
 
     #[test]
     fn a_file_is_read_and_an_invalid_field_has_its_position() {
@@ -243,7 +264,13 @@ mod tests {
         let deep = root.path().join("a/b");
         std::fs::create_dir_all(&deep).unwrap();
         std::fs::write(root.path().join(FILE_NAME), "clusters: []\n").unwrap();
-        let found = find(&deep).unwrap();
-        assert_eq!(found, root.path().canonicalize().unwrap().join(FILE_NAME));
+        let config = root.path().canonicalize().unwrap().join(FILE_NAME);
+        assert_eq!(find(&deep).unwrap(), config);
+        // By which Flux installs napkeeper: no settings, though it has the name.
+        std::fs::write(deep.join(FILE_NAME), "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n")
+            .unwrap();
+        assert_eq!(find(&deep).unwrap(), config);
+        std::fs::write(deep.join(FILE_NAME), "apiVersion: napkeeper.io/v1\nkind: Config\nclusters: []\n").unwrap();
+        assert_eq!(find(&deep).unwrap(), config.with_file_name("a/b").join(FILE_NAME), "settings, though wrong ones");
     }
 }

@@ -196,7 +196,7 @@ fn valid_documents<'d>(
             valid.open_variable = valid.open_variable.or_else(|| first_variable(line).map(ToOwned::to_owned));
         }
         let is_valid = |d: &&Document| {
-            !config::is_config(&d.file)
+            !config::is_config(&d.file, std::slice::from_ref(*d))
                 && may_be_object(&d.value)
                 && !validator.validate_document(d).findings.iter().any(|f| is_error(&f))
         };

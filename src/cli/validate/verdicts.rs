@@ -118,8 +118,8 @@ impl Verdicts {
 
     /// Refuses input without supported manifests: the render may be empty, or the path wrong.
     fn require_supported(&self, args: &Args, config_was_added: bool) -> anyhow::Result<()> {
-        let named = args.paths.iter().any(|path| config::is_config(&path.to_string_lossy()));
-        let configs = self.input.sources.iter().filter(|source| config::is_config(&source.file));
+        let named = args.paths.iter().any(|path| config::has_name(&path.to_string_lossy()));
+        let configs = self.input.sources.iter().filter(|source| config::is_source(source));
         let configs = configs.map(|source| source.parsed().documents.len()).sum::<usize>();
         let supported = self.checked - if named && !config_was_added { 0 } else { configs.min(self.checked) };
         let is_silent = self.findings.is_empty() && self.input.unreadable.is_empty();

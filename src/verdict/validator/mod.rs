@@ -160,7 +160,7 @@ impl Validator {
             Some(text) => text.locate(issue, document, root),
             None => issue.locate(document, root),
         };
-        if config::is_config(&document.file) {
+        if config::is_config(&document.file, std::slice::from_ref(document)) {
             let found = structural::issues(&structural::check_value(&document.value, &self.config));
             report.checked = 1;
             report.findings = found.into_iter().map(|issue| locate(issue, &Path::root())).collect();

@@ -69,12 +69,14 @@ impl Revision {
 
     pub(super) fn config(&self, folder: &Path) -> Option<(Source, PathBuf)> {
         let inside = absolute(folder).strip_prefix(&self.repository.root).ok()?.to_owned();
-        let at = |folder: &Path| self.files.iter().find(|blob| Path::new(&blob.path) == folder.join(config::FILE_NAME));
-        let blob = inside.ancestors().find_map(at)?;
-        let text = String::from_utf8(self.repository.read(std::slice::from_ref(blob)).ok()?.pop()?).ok()?;
-        let file = self.repository.root.join(&blob.path);
-        let source = manifests::load_text(&relative(&file).to_string_lossy(), text);
-        Some((source, file.parent()?.to_owned()))
+        let at = |folder: &Path| {
+            let blob = self.files.iter().find(|blob| Path::new(&blob.path) == folder.join(config::FILE_NAME))?;
+            let text = String::from_utf8(self.repository.read(std::slice::from_ref(blob)).ok()?.pop()?).ok()?;
+            let file = self.repository.root.join(&blob.path);
+            let source = manifests::load_text(&relative(&file).to_string_lossy(), text);
+            config::is_source(&source).then_some((source, file.parent()?.to_owned()))
+        };
+        inside.ancestors().find_map(at)
     }
 
     /// Reads and builds what was selected.

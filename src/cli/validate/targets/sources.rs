@@ -21,7 +21,7 @@ pub(in crate::validate) fn divide<'t>(
     input: &Input,
 ) -> anyhow::Result<Vec<TargetSources<'t>>> {
     let by_name = args.facts.cluster.is_some();
-    let is_config = |i: usize| input.sources.get(i).is_some_and(|source| config::is_config(&source.file));
+    let is_config = |i: usize| input.sources.get(i).is_some_and(config::is_source);
     let mut is_assigned = vec![false; input.sources.len()];
     let mut by_target = Vec::new();
     for target in &targets.clusters {
@@ -54,7 +54,7 @@ pub(in crate::validate) fn add_config<'t>(
     input: &mut Input,
     by_target: &mut Vec<TargetSources<'t>>,
 ) -> bool {
-    let given = input.sources.iter().any(|source| config::is_config(&source.file));
+    let given = input.sources.iter().any(config::is_source);
     let Some((source, folder)) = targets.config.as_ref().filter(|_| !given) else { return false };
     let index = input.sources.len();
     input.push(source.clone(), SourceOrigin::File(folder.join(config::FILE_NAME)));

@@ -37,6 +37,26 @@ fn findings_name_their_clusters() {
 }
 
 #[test]
+fn an_object_in_a_file_of_that_name_is_no_settings() {
+    let folder = repository();
+    let flux = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: napkeeper, namespace: flux-system}\n\
+                spec: {path: ./napkeeper-system, sourceRef: {kind: GitRepository, name: flux-system}}\n";
+    write(folder.path(), &[("clusters/prod/napkeeper.yaml", flux)]);
+    let git = |args: &[&str]| {
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+        assert!(Command::new("git").args(identity).args(args).current_dir(folder.path()).status().unwrap().success());
+    };
+    git(&["init", "-q"]);
+    git(&["add", "."]);
+    git(&["commit", "-qm", "all"]);
+    for args in [&["clusters/prod"][..], &["clusters/prod", "--rev", "HEAD"]] {
+        let text = stdout(&validate(folder.path(), args));
+        assert!(text.lines().next().unwrap().ends_with(": spec.maxPods) [prod]"), "{args:?}: {text}");
+        assert!(text.contains("1 error, 0 warnings"), "{args:?}: {text}");
+    }
+}
+
+#[test]
 fn one_cluster_can_be_chosen() {
     let folder = repository();
     assert_eq!(
