@@ -100,7 +100,7 @@ fn missing_class(pool: &NodePool, classes: &Classes<'_>, found: &mut Vec<Issue>)
         return;
     }
     let known: Vec<&str> = classes.keys().copied().collect();
-    let message = format!("AKSNodeClass {name:?} not found in the input (found: {})", known.join(", "));
+    let message = format!("no valid AKSNodeClass {name:?} in the input (found: {})", known.join(", "));
     let fix = nearest(name, known.iter().copied()).map(|candidate| format!("use {candidate}"));
     let fix = fix.unwrap_or_else(|| format!("add an AKSNodeClass {name}, or use one of those"));
     let path = Path::from_dotted("spec.template.spec.nodeClassRef.name");
@@ -240,7 +240,10 @@ impl PoolCheck<'_> {
         };
         let class = match self.class_is_known {
             true => String::new(),
-            false => format!("; AKSNodeClass {} is not in the input, so defaults are assumed", self.pool.class),
+            false => format!(
+                "; AKSNodeClass {} is not in the input, or is invalid, so defaults are assumed",
+                self.pool.class
+            ),
         };
         let message =
             format!("no VM size satisfies this NodePool {scope}: {}{class}{}", waterfall.compact(), as_of(facts));

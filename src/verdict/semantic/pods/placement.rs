@@ -45,7 +45,9 @@ pub(super) fn check(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Is
     let with_pools: BTreeSet<&str> = pools.map(|(i, _)| set.cluster_folder(i)).collect();
     for (part, mut waiting) in parts.into_iter().filter(|(part, _)| with_pools.contains(part)) {
         let Some(base) = cluster(set, part) else { continue };
-        waiting.retain(|_, workload| !base.pools().values().any(|pool| may_name(pool, workload)));
+        waiting.retain(|_, workload| {
+            !workload.avoids_node_pools() && !base.pools().values().any(|pool| may_name(pool, workload))
+        });
         unschedulable(&base, facts, waiting, found);
     }
 }

@@ -91,6 +91,28 @@ fn undecidable_workloads_are_not_reported() {
 }
 
 #[test]
+fn pods_that_avoid_nodes_of_node_pools_need_none() {
+    let terms = |terms: &[&str]| {
+        let terms: Vec<_> = terms.iter().map(|term| format!("{{matchExpressions: [{term}]}}")).collect();
+        let affinity = format!(
+            "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{}]}}}}}}",
+            terms.join(", ")
+        );
+        found(&[pool("a", ""), workload(&format!("{affinity}, {}", asking("cpu: 1")), 1)].concat())
+    };
+    let (no_pool, arm) = (
+        "{key: karpenter.sh/nodepool, operator: DoesNotExist}",
+        "{key: kubernetes.io/arch, operator: In, values: [s390x]}",
+    );
+    assert_eq!(terms(&[no_pool]), [] as [&str; 0]);
+    assert_eq!(terms(&[&format!("{no_pool}, {arm}")]), [] as [&str; 0]);
+    let either = terms(&[no_pool, arm]);
+    assert!(either.len() == 1 && either[0].starts_with("NK6003"), "a term that allows them counts: {either:?}");
+    let other = terms(&["{key: karpenter.sh/nodepool, operator: In, values: [b]}"]);
+    assert!(other.len() == 1 && other[0].starts_with("NK6003"), "{other:?}");
+}
+
+#[test]
 fn daemon_sets_use_capacity_of_every_node() {
     let daemons = workload(&asking("cpu: 140"), 1).replace("Deployment", "DaemonSet").replace("replicas: 1, ", "");
     let daemons = daemons.replace("name: web, namespace", "name: agent, namespace");

@@ -3,7 +3,9 @@
 use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
 use napkeeper_core::model::cluster::pod::PodShape;
+use napkeeper_core::model::labels;
 use napkeeper_core::model::names::ObjectKey;
+use napkeeper_core::model::requirements::Requirements;
 use std::sync::Arc;
 
 /// An object with pods to schedule. DaemonSets are not included.
@@ -31,6 +33,17 @@ impl<'o> Workload<'o> {
     /// The path of its pods' spec.
     pub(super) fn spec(&self) -> Path {
         Path::from_dotted(if self.is_pod { "spec" } else { "spec.template.spec" })
+    }
+
+    /// True if its pods run only on nodes that no NodePool makes: their node affinity demands that the label
+    /// `karpenter.sh/nodepool` be absent.
+    pub(super) fn avoids_node_pools(&self) -> bool {
+        let PodShape { selector, alternatives, .. } = &**self.shape;
+        let demands_none = |required: &Requirements| {
+            let pool = required.get(labels::NODEPOOL);
+            pool.is_some_and(|pool| pool.allows_absent() && pool.values().is_some_and(|values| values.is_empty()))
+        };
+        demands_none(selector) || !alternatives.is_empty() && alternatives.iter().all(demands_none)
     }
 
     /// A label key that no node can satisfy, if its requirements contradict each other.
