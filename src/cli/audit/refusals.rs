@@ -31,6 +31,10 @@ pub(super) fn explain(
         )),
         DeletionRefusal::TooYoung => Some(too_young(audited)),
         DeletionRefusal::Mode => Some(mode(audited, context.now)),
+        // An approval holds for a week, which may be over before it is an orphan, so its lines are not printed yet.
+        DeletionRefusal::Approval if !audited.needs_approval => {
+            Some(("not approved".to_owned(), "approve it once it is an orphan: audit prints the lines then".to_owned()))
+        }
         _ => None,
     };
     let (reason, remedy) = computed.unwrap_or_else(|| {
@@ -83,7 +87,10 @@ fn fixed(refusal: DeletionRefusal, sightings: u32, pause_is_known: bool) -> (&'s
             "companion mode only reports VMs, it never deletes them",
             "delete its NodeClaim if it exists, otherwise the VM; its NIC and OS disk are deleted afterwards",
         ),
-        DeletionRefusal::Cap => ("limit of deletions per 24h reached", "wait, or raise caps.deletionsPerDay"),
+        DeletionRefusal::Cap => (
+            "limit of deletions per 24h reached",
+            "wait: it is at most 5 % of what is owned, and caps.deletionsPerDay can only lower it",
+        ),
         DeletionRefusal::Approval => ("not approved", "commit the lines under `approvals` below"),
         DeletionRefusal::BackOff => ("the last deletion failed", "wait: it will be retried"),
         DeletionRefusal::Denied => (

@@ -81,6 +81,28 @@ fn each_format_is_as_committed_and_none_changes_the_exit_code() {
 }
 
 #[test]
+fn an_approval_is_asked_for_only_where_its_lines_are_printed() {
+    let remedy = |folder: &Path| {
+        let (report, _) = report(folder, &[]);
+        let disk = finding(&report, "pvc-deleted").clone();
+        let refusals = disk["refusals"].as_array().unwrap().clone();
+        let approval = refusals.into_iter().find(|refusal| refusal["refusal"] == "approval").unwrap();
+        (disk["approval"].is_null(), approval["remedy"].as_str().unwrap().to_owned())
+    };
+    let (is_absent, text) = remedy(&cases().join("saved"));
+    assert!(!is_absent && text == "commit the lines under `approvals` below", "{text}");
+    // Detached two days ago, so that its minimum age is not over.
+    let folder = copy();
+    edit(&folder, "disks", |disks| {
+        let disk =
+            disks["value"].as_array_mut().unwrap().iter_mut().find(|disk| disk["name"] == "pvc-deleted").unwrap();
+        disk["properties"]["LastOwnershipUpdateTime"] = json!("2026-11-18T12:00:00+00:00");
+    });
+    let (is_absent, text) = remedy(folder.path());
+    assert!(is_absent && text == "approve it once it is an orphan: audit prints the lines then", "{text}");
+}
+
+#[test]
 fn every_resource_has_the_status_of_the_deletion_rules() {
     let (whole, code) = report(&cases().join("saved"), &["--all"]);
     assert_eq!(code, Some(1));
