@@ -88,8 +88,9 @@ pub(super) fn system_node(cloud: &Cloud) -> Option<NodeChange> {
     let facts = settings.sizes.values().find(|facts| facts.vcpus == SYSTEM_NODE_VCPUS)?;
     let path = format!("{SYSTEM_POOL}/virtualMachines/0");
     let vm = settings.group.resource("Microsoft.Compute/virtualMachineScaleSets", &path);
-    let label = (Arc::from(labels::MODE), Arc::from("system"));
-    let kubelet = KubeletSpec { labels: [label].into(), ..KubeletSpec::default() };
+    let labels = [(labels::MODE, "system"), (labels::REGION, settings.region.as_str())];
+    let labels = labels.map(|(key, value)| (Arc::from(key), Arc::from(value)));
+    let kubelet = KubeletSpec { labels: labels.into(), ..KubeletSpec::default() };
     let mut node = node(&vm, facts, &kubelet, DEFAULT_OS_DISK_GB);
     node.metadata.name = Some(format!("{SYSTEM_POOL}000000"));
     let taint = Taint {

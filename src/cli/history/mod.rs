@@ -8,7 +8,7 @@ mod report;
 use crate::Outcome;
 use crate::output;
 use format::HistoryFormat;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, Unit};
 use napkeeper_api::types::duration::parse_with_days;
 use report::Report;
 use std::path::PathBuf;
@@ -64,7 +64,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let input = input::read(args.from.as_deref(), args.kubeconfig.as_deref())?;
     let since = match args.since {
         Since::At(at) => at,
-        Since::Ago(ago) => Timestamp::now().saturating_sub(ago).unwrap_or(Timestamp::MIN),
+        Since::Ago(ago) => {
+            let at = Timestamp::now().saturating_sub(ago).and_then(|at| at.round(Unit::Second));
+            at.unwrap_or(Timestamp::MIN)
+        }
     };
     output::print(args.output, &Report::new(input, args.name.as_deref(), since)?)?;
     Ok(Outcome::Fine)

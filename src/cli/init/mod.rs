@@ -63,7 +63,7 @@ pub(super) struct Args {
     /// The folder to write to. It must exist.
     #[arg(long, default_value = ".", value_name = "FOLDER")]
     directory: PathBuf,
-    /// The folder kustomize/overlays beside copies of the others of kustomize and manifests, in place of that of this release on
+    /// The folder kustomize/overlays of a copy of the folders kustomize and manifests/crds, in place of that of this release on
     /// GitHub.
     #[arg(long, value_name = "FOLDER")]
     overlays: Option<PathBuf>,
@@ -140,7 +140,7 @@ fn base(args: &Args) -> anyhow::Result<String> {
         if !overlay.join(needed).exists() {
             let folder = overlays.display();
             bail!(
-                "--overlays {folder}: it has no {mode}/{needed}: copy the folders kustomize and manifests side by side"
+                "--overlays {folder}: it has no {mode}/{needed}: copy the folders kustomize and manifests/crds, as they are in the repository"
             );
         }
     }

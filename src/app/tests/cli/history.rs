@@ -169,6 +169,8 @@ fn a_name_selects_a_node_pool_a_node_or_a_replacement_and_since_the_time() {
     assert_eq!(of("general-b7c2d"), ["general-x2k9q"], "what it replaced");
     assert_eq!(shown(&items, &["--since", "2026-08-03T11:30:00Z"]), ["batch-aaaaa"]);
     assert!(shown(&items, &["general", "--since", "1h"]).is_empty(), "it was long ago");
+    let text = stdout(&history(&items, &["general", "--since", "1h"]));
+    assert!(!text.lines().next().unwrap().contains('.'), "no fractions of a second: {text}");
     assert_eq!(shown(&managed(), &[&["general"], SINCE].concat()).len(), 2, "by the names of NodeClaims that are gone");
 }
 
