@@ -32,7 +32,7 @@ pub(in crate::orphans) fn evidence_of(
     evidence.extend(case.undeletable_attached(assessed, sweep));
     evidence.extend(sighting.map(|s| {
         let (times, first, last) = (s.times, s.first_seen, s.last_seen);
-        Arc::from(format!("no references found in {times} observations from {first} to {last}"))
+        Arc::from(format!("no references found in {times} observations from {first:.0} to {last:.0}"))
     }));
     if assessed.sign_of_life.is_none() {
         evidence.extend(made_for(resource).map(Arc::from));

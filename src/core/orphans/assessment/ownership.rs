@@ -85,6 +85,6 @@ fn disk_ownership(
     if settings.deletion_rules.enforces(DeletionRule::RetainKeeps) && volume.reclaim == ReclaimPolicy::Retain {
         return Err(DeletionRefusal::Retained);
     }
-    let evidence = format!("was PersistentVolume {}, last seen {}", volume.name, volume.last_seen);
+    let evidence = format!("was PersistentVolume {}, last seen {:.0}", volume.name, volume.last_seen);
     Ok(Arc::from(evidence))
 }

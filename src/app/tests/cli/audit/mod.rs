@@ -103,6 +103,19 @@ fn an_approval_is_asked_for_only_where_its_lines_are_printed() {
 }
 
 #[test]
+fn times_of_records_are_shown_in_seconds() {
+    let folder = copy();
+    edit(&folder, "orphanrecords", |records| {
+        let text = records.to_string().replace(":10:00Z", ":10:00.123456789Z").replace(":50:00Z", ":50:00.987654321Z");
+        *records = serde_json::from_str(&text).unwrap();
+    });
+    let (report, _) = report(folder.path(), &[]);
+    let evidence = finding(&report, "pvc-deleted")["evidence"].to_string();
+    assert!(evidence.contains("last seen 2026-10-31T23:50:00Z"), "{evidence}");
+    assert!(evidence.contains("from 2026-11-01T00:10:00Z to 2026-11-20T11:50:00Z"), "{evidence}");
+}
+
+#[test]
 fn every_resource_has_the_status_of_the_deletion_rules() {
     let (whole, code) = report(&cases().join("saved"), &["--all"]);
     assert_eq!(code, Some(1));
