@@ -251,6 +251,9 @@ impl TextAndJson for PodReport<'_> {
             0 => {}
             more => writeln!(out, "{DIM}and {more} more that need no scheduling{DIM:#}")?,
         }
+        if self.state.snapshot.claims().values().any(|claim| claim.is_foreign()) {
+            writeln!(out, "\n{DIM}managed NAP or another Karpenter launches the nodes, and may choose others{DIM:#}")?;
+        }
         Ok(())
     }
 
