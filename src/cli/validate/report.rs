@@ -51,6 +51,8 @@ pub(super) struct Summary {
     pub(super) not_built: Vec<String>,
     /// Values that were left open: variables in them are replaced later.
     pub(super) open: usize,
+    /// Objects that are in another file too, so that only those of a folder are compared.
+    pub(super) repeated: usize,
     /// The Git revision that was read; absent for the working tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) revision: Option<String>,
@@ -61,7 +63,7 @@ pub(super) struct Summary {
 impl Report {
     pub(super) fn new(suppressed: Suppressed, fail_on: FailOn) -> Self {
         let Suppressed { verdicts, counts } = suppressed;
-        let Verdicts { input, files, findings, checked, skipped, open, definitions } = verdicts;
+        let Verdicts { input, files, findings, checked, skipped, open, repeated, definitions } = verdicts;
         let errors = findings.iter().filter(|reported| reported.finding.severity == Severity::Error).count();
         let is_render = |origin: &&SourceOrigin| matches!(origin, SourceOrigin::Render { .. });
         let kustomizations = input.origins.iter().filter(is_render).count();
@@ -83,6 +85,7 @@ impl Report {
             kustomizations,
             not_built: input.not_built.clone(),
             open,
+            repeated,
             revision: input.revision.clone(),
             skipped,
         };
@@ -98,6 +101,11 @@ impl Report {
             (0, false) => Outcome::Fine,
         }
     }
+}
+
+/// So many objects, as the subject of a sentence.
+fn are(objects: usize) -> String {
+    format!("{} {}", output::plural(objects, "object"), if objects == 1 { "is" } else { "are" })
 }
 
 impl Summary {
@@ -128,6 +136,7 @@ impl Summary {
             (self.charts, format!("ignored {} {}", self.charts, OtherFile::HelmChart.noun(self.charts))),
             (self.templates, format!("ignored {} {}", self.templates, OtherFile::Template.noun(self.templates))),
             (self.open, format!("left open {} with variables", output::plural(self.open, "value"))),
+            (self.repeated, format!("only objects of one folder compared, as {} in several files", are(self.repeated))),
             (self.excluded, format!("ignored {} {}", self.excluded, OtherFile::Excluded.noun(self.excluded))),
         ];
         let mut rest: Vec<String> = counted.into_iter().filter(|(n, _)| *n > 0).map(|(_, text)| text).collect();

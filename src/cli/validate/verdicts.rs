@@ -61,6 +61,8 @@ pub(super) struct Verdicts {
     pub(super) skipped: BTreeMap<String, usize>,
     /// Values that depend on variables.
     pub(super) open: usize,
+    /// Objects that are in another file too.
+    pub(super) repeated: usize,
     /// The origin of the CustomResourceDefinitions.
     pub(super) definitions: String,
 }
@@ -143,8 +145,8 @@ fn validate_each(args: &Args, input: Input, by_target: &[TargetSources<'_>]) -> 
     let mut validator = Validator::embedded()?.with_variables().with_definitions(args.crds.load()?);
     let definitions = validator.definitions().origin().to_owned();
     let files = input.sources.len();
-    let mut verdicts =
-        Verdicts { input, files, findings: Vec::new(), checked: 0, skipped: BTreeMap::new(), open: 0, definitions };
+    let (findings, skipped) = (Vec::new(), BTreeMap::new());
+    let mut verdicts = Verdicts { input, files, findings, checked: 0, skipped, open: 0, repeated: 0, definitions };
     let sources = &verdicts.input.sources;
     let mut by_source: Vec<Option<Vec<ReportedFinding>>> = sources.iter().map(|_| None).collect();
     for of_target in by_target {
@@ -158,6 +160,7 @@ fn validate_each(args: &Args, input: Input, by_target: &[TargetSources<'_>]) -> 
             if found.is_none() {
                 verdicts.checked += report.checked;
                 verdicts.open += report.open;
+                verdicts.repeated += report.repeated;
                 for (kind, n) in report.skipped {
                     *verdicts.skipped.entry(kind).or_default() += n;
                 }

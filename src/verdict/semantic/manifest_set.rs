@@ -67,20 +67,25 @@ pub(crate) struct ManifestSet {
     pub(crate) objects: Vec<RetainedObject>,
     /// Names of the sources.
     files: Vec<Arc<str>>,
-    /// An object is in several files, so each folder is a cluster.
-    several: bool,
+    /// Of each object that is in several files, the sources of all but the first. If there is one, each folder is a cluster.
+    repeated: Vec<usize>,
 }
 
 impl ManifestSet {
     /// All objects of the files of these names.
     pub(crate) fn new(objects: Vec<RetainedObject>, files: Vec<Arc<str>>) -> Self {
         let mut seen = BTreeMap::new();
-        let several = objects.iter().any(|retained| {
-            let again =
-                ObjectIdentity::of(&retained.object).and_then(|identity| seen.insert(identity, retained.at.source));
-            again.is_some_and(|source| source != retained.at.source)
+        let again = objects.iter().filter_map(|retained| {
+            let before = seen.insert(ObjectIdentity::of(&retained.object)?, retained.at.source)?;
+            (before != retained.at.source).then_some(retained.at.source)
         });
-        Self { objects, files, several }
+        let repeated = again.collect();
+        Self { objects, files, repeated }
+    }
+
+    /// Of each object that is in several files, the sources of all but the first.
+    pub(crate) fn repeated(&self) -> &[usize] {
+        &self.repeated
     }
 
     /// The names of all files.
@@ -95,7 +100,7 @@ impl ManifestSet {
 
     /// Which of several clusters an object is for: the folder of its file, or what it is rendered from. Empty where all are for one.
     pub(crate) fn cluster_folder(&self, index: usize) -> &str {
-        let Some(retained) = self.objects.get(index).filter(|_| self.several) else { return "" };
+        let Some(retained) = self.objects.get(index).filter(|_| !self.repeated.is_empty()) else { return "" };
         let file = self.file(retained);
         if file.starts_with('<') {
             return file;

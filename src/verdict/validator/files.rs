@@ -62,6 +62,7 @@ impl Validator {
             retained.extend(result.retained);
         }
         let set = ManifestSet::new(retained, files);
+        set.repeated().iter().for_each(|source| reports[*source].repeated += 1);
         // Of NodePools with variables only a part is known: others may not be like them.
         let has_open = reports.iter().any(|report| report.open > 0);
         let compares_pools =

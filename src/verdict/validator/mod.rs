@@ -39,6 +39,9 @@ pub struct Report {
     pub skipped: BTreeMap<String, usize>,
     /// Values that could not be checked, since variables in them are replaced later.
     pub open: usize,
+    /// Objects that are in a file before this one too. If there are any, each folder is taken to be for a cluster of its own, and
+    /// objects of different folders are not compared.
+    pub repeated: usize,
 }
 
 impl Report {
@@ -47,6 +50,7 @@ impl Report {
         self.findings.extend(other.findings);
         self.checked += other.checked;
         self.open += other.open;
+        self.repeated += other.repeated;
         for (kind, n) in other.skipped {
             *self.skipped.entry(kind).or_default() += n;
         }

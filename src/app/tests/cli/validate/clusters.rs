@@ -37,6 +37,21 @@ fn findings_name_their_clusters() {
 }
 
 #[test]
+fn an_object_in_several_files_of_a_cluster_is_told() {
+    let folder = repository();
+    let good = class("a", 40);
+    write(
+        folder.path(),
+        &["clusters/prod/a.yaml", "clusters/test/a.yaml", "shared/a.yaml"].map(|file| (file, good.as_str())),
+    );
+    let text = stdout(&validate(folder.path(), &["--cluster", "prod"]));
+    let told = ": 0 errors, 0 warnings; only objects of one folder compared, as 1 object is in several files; ";
+    assert!(text.contains(told), "{text}");
+    let text = stdout(&validate(folder.path(), &["clusters/prod", "clusters/test"]));
+    assert!(!text.contains("several files"), "those of different clusters are two: {text}");
+}
+
+#[test]
 fn an_object_in_a_file_of_that_name_is_no_settings() {
     let folder = repository();
     let flux = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: napkeeper, namespace: flux-system}\n\
