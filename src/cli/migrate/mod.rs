@@ -1,20 +1,23 @@
 //! `napkeeper migrate`: rewrites manifests to the current API versions.
 
+mod left;
 mod print;
 mod write;
 
 use super::Outcome;
 use super::output::{self, OutputFormat};
+use super::repository::{AsWritten, Kustomize, ReadingArgs, Selection, read_as_written};
 use anyhow::bail;
-use napkeeper_api::manifests::{self, Loaded, Problem, STDIN, Source, describe};
+use napkeeper_api::manifests::{Loaded, OtherFile, Problem, STDIN, Source};
 use napkeeper_verdict::migrate::{Migration, migrate};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const EXAMPLES: &str = "\
 Examples:
   napkeeper migrate                           show what would change in the current directory
-  napkeeper migrate clusters/prod --write     change the files
+  napkeeper migrate --write                   change the files
   napkeeper migrate --check                   for CI: fails if anything needs migration
   kustomize build . | napkeeper migrate - | kubectl apply -f -
 
@@ -23,11 +26,13 @@ Exit codes: 0 nothing to migrate, or migrated; 1 migration needed; 2 error (bad 
 /// Rewrite old NodePools, Provisioners, NodeClaims and AKSNodeClasses to the current API versions.
 ///
 /// Only the necessary text is changed: comments, order and blank lines stay. The diff goes to stdout, notes
-/// about manual steps go to stderr. `-` reads from stdin and prints the migrated text.
+/// about manual steps go to stderr. `-` reads from stdin and prints the migrated text. Patches of kustomizations are
+/// migrated with what they patch: pass the root of the repository.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Files and directories (.yaml, .yml, .json; hidden directories, target and node_modules are skipped); - is stdin.
+    /// Files and directories (.yaml, .yml, .json; hidden directories, target, node_modules, templates and values are
+    /// skipped); - is stdin.
     #[arg(default_value = ".", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Change the files. Each is replaced atomically.
@@ -36,6 +41,10 @@ pub(super) struct Args {
     /// Print only the names of files that would change, and no diff. Prints nothing with -.
     #[arg(long)]
     check: bool,
+    /// Files and folders to leave out where they are found in folders, as in a .gitignore file. Adds to the
+    /// .napkeeperignore in or above the first PATH.
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
     output: OutputFormat,
@@ -59,6 +68,10 @@ impl MigratedFile {
 struct MigrationResult {
     files: Vec<MigratedFile>,
     problems: Vec<Problem>,
+    /// What is left as it is, for a person to change, and why.
+    left: Vec<Problem>,
+    /// Files that are no manifests, and how many.
+    others: BTreeMap<OtherFile, usize>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -69,15 +82,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     if is_filter && args.write {
         bail!("--write requires files: migrated stdin is printed to stdout");
     }
-    let loaded = manifests::load(&args.paths);
-    if let Some(others) = describe(&loaded.others) {
-        output::warning(&format!("left out {others}: what they render to cannot be migrated"));
-    } else if loaded.files.is_empty() && loaded.unreadable.is_empty() {
+    let reading = ReadingArgs { kustomize: Kustomize::Never, exclude: args.exclude.clone() };
+    let selection = Selection { paths: args.paths.clone(), explicit: true, reading };
+    let AsWritten { loaded, beyond, kustomizations } = read_as_written(&selection)?;
+    if loaded.files.is_empty() && loaded.unreadable.is_empty() && loaded.others.is_empty() {
         bail!("no .yaml, .yml or .json files in {}", output::path_list(&args.paths));
     }
     let mut result = migrated(loaded);
+    left::leave_patches(&mut result, &kustomizations);
+    result.left.extend(left::beyond(&beyond));
+    result.left.extend(left::embedded(&result.files));
     if args.write {
         write_all(&mut result);
+    }
+    if args.output == OutputFormat::Text {
+        for left in &result.left {
+            output::warning(&left.to_string());
+        }
     }
     match (args.output, is_filter) {
         (OutputFormat::Json, _) => print::json(&result, is_filter)?,
@@ -98,7 +119,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 fn migrated(loaded: Loaded) -> MigrationResult {
-    let mut result = MigrationResult { files: Vec::new(), problems: loaded.unreadable };
+    let (files, left) = (Vec::new(), Vec::new());
+    let mut result = MigrationResult { files, problems: loaded.unreadable, left, others: loaded.others };
     for source in loaded.files {
         match migrate(&source.text) {
             Ok(migration) => result.files.push(MigratedFile { source, migration, written: false }),

@@ -4,6 +4,7 @@ use super::{MigratedFile, MigrationResult};
 use crate::output::style::{BOLD, CYAN, DIM, GREEN, RED};
 use crate::output::{self, plural, write_json};
 use anstyle::Style;
+use napkeeper_api::manifests::{OtherFile, Problem, describe};
 use napkeeper_verdict::migrate::Note;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -59,16 +60,19 @@ pub(super) fn json(result: &MigrationResult, with_text: bool) -> anyhow::Result<
         file
     };
     let files: Vec<Value> = result.files.iter().filter(|d| d.changed() || with_text).map(file).collect();
-    let refused = result.problems.iter().map(|p| {
-        json!({
-            "file": p.file,
-            "line": p.position.map(|at| at.line),
-            "column": p.position.map(|at| at.column),
-            "message": p.message,
-        })
-    });
-    let summary = Counts::of(result);
-    let value = json!({ "files": files, "refused": refused.collect::<Vec<_>>(), "summary": summary });
+    let told = |problems: &[Problem]| -> Vec<Value> {
+        let one = |p: &Problem| {
+            json!({
+                "file": p.file,
+                "line": p.position.map(|at| at.line),
+                "column": p.position.map(|at| at.column),
+                "message": p.message,
+            })
+        };
+        problems.iter().map(one).collect()
+    };
+    let (refused, left) = (told(&result.problems), told(&result.left));
+    let value = json!({ "files": files, "refused": refused, "left": left, "summary": Counts::of(result) });
     let mut out = anstream::stdout().lock();
     write_json(&value, &mut out)?;
     Ok(out.flush()?)
@@ -154,11 +158,19 @@ struct Counts {
     edits: usize,
     notes: usize,
     refused: usize,
+    left: usize,
+    /// Files that belong to Helm charts.
+    charts: usize,
+    /// Files that are templates.
+    templates: usize,
+    /// Files and folders that are excluded.
+    excluded: usize,
 }
 
 impl Counts {
     fn of(result: &MigrationResult) -> Self {
         let changed = || result.files.iter().filter(|d| d.changed());
+        let others = |other: OtherFile| result.others.get(&other).copied().unwrap_or_default();
         Self {
             files: result.files.len(),
             changed: changed().count(),
@@ -166,6 +178,10 @@ impl Counts {
             edits: changed().map(|d| d.migration.edits.len()).sum(),
             notes: changed().map(|d| d.migration.notes.len()).sum(),
             refused: result.problems.len(),
+            left: result.left.len(),
+            charts: others(OtherFile::HelmChart),
+            templates: others(OtherFile::Template),
+            excluded: others(OtherFile::Excluded),
         }
     }
 }
@@ -186,6 +202,12 @@ fn summary(result: &MigrationResult) -> String {
     }
     if counts.refused > 0 {
         text += &format!("; {} refused", counts.refused);
+    }
+    if counts.left > 0 {
+        text += &format!("; {} left as is", counts.left);
+    }
+    if let Some(others) = describe(&result.others) {
+        text += &format!("; ignored {others}");
     }
     text
 }

@@ -3,6 +3,7 @@
 //! A file that a kustomization is built from is a part of what that builds, and is not judged by itself: a patch lacks fields, and a
 //! base may be completed by its overlays.
 
+mod as_written;
 mod build;
 pub(crate) mod command;
 mod exclusions;
@@ -12,11 +13,13 @@ mod synced;
 mod tree;
 
 use crate::output;
+pub(crate) use as_written::{AsWritten, patches_in, read_as_written};
 use build::BuildError;
 use clap::ValueEnum;
 pub(crate) use exclusions::Exclusions;
 pub(crate) use kustomizations::KUSTOMIZATION_NAMES;
-use kustomizations::{Kustomization, find, kustomization_in, patches};
+pub(crate) use kustomizations::{Kustomization, Obstacle};
+use kustomizations::{find, kustomization_in, patches};
 use napkeeper_api::manifests::{self, Loaded, OtherFile, Problem, STDIN, Source, describe};
 pub(crate) use paths::{absolute, between, relative};
 use std::collections::{BTreeMap, BTreeSet};

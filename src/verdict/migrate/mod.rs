@@ -3,6 +3,7 @@
 //! A plan decides which edits an object needs by its values, and notes what a person must decide. [`migrate`] edits the
 //! text and parses it again: unless the result is what the plan intended, with all comments, it is rejected.
 
+mod kustomization;
 mod plan;
 mod pods;
 mod pool;
@@ -18,8 +19,10 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A word in every manifest that needs migration.
-const KEYWORD: &str = "karpenter";
+/// What every text that needs migration has one of: objects of Karpenter and what names its labels, selectors of kustomizations, and
+/// operations of JSON patches.
+const KEYWORDS: [&str; 5] =
+    ["karpenter", "version: v1beta1", "version: v1alpha", "/spec/disruption/expireAfter", "WhenUnderutilized"];
 
 /// What became of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -70,7 +73,7 @@ pub struct Note {
 /// A [`Problem`]: the text is not YAML, or is written in a way that cannot be edited. Nothing is changed then.
 pub fn migrate(text: &str) -> Result<Migration, Problem> {
     let mut result = Migration::default();
-    if !text.contains(KEYWORD) {
+    if !may_need(text) {
         text.clone_into(&mut result.text);
         return Ok(result);
     }
@@ -86,6 +89,10 @@ pub fn migrate(text: &str) -> Result<Migration, Problem> {
     Ok(result)
 }
 
+fn may_need(text: &str) -> bool {
+    KEYWORDS.iter().any(|keyword| text.contains(keyword))
+}
+
 fn shift(at: Position, lines: usize) -> Position {
     Position { line: at.line + lines, ..at }
 }
@@ -97,7 +104,7 @@ fn document(body: &str, range: &Range<usize>, lines: usize, result: &mut Migrati
     if let Some(problem) = reading.problems.iter().find(|p| p.kind == ProblemKind::Syntax) {
         return Err(problem.clone());
     }
-    let document = reading.documents.first().filter(|_| text.contains(KEYWORD));
+    let document = reading.documents.first().filter(|_| may_need(text));
     let plans = document.map(plans).unwrap_or_default();
     let (Some(document), true) = (document, plans.iter().any(|(_, plan)| !plan.steps.is_empty())) else {
         result.text.push_str(text);
@@ -123,6 +130,8 @@ fn plan(value: &Value) -> MigrationPlan {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     match planner(text("apiVersion"), text("kind")) {
         Some(planner) => planner(&mut plan),
+        None if value.is_array() => kustomization::operations(&mut plan),
+        None if kustomization::is_kustomization(value) => kustomization::migrate(&mut plan),
         None => pods::migrate(&mut plan, text("kind")),
     }
     plan

@@ -93,6 +93,11 @@ impl MigrationPlan {
         self.make(Edit::Set { path: path.clone(), value: text.into() }, change, reason);
     }
 
+    /// Replaces a text of several lines by another.
+    pub(super) fn replace_text(&mut self, path: &Path, text: &str, change: String, reason: &'static str) {
+        self.make(Edit::Set { path: path.clone(), value: text.into() }, change, reason);
+    }
+
     /// Renames the key of a value.
     pub(super) fn rename(&mut self, path: &Path, to: &str, reason: &'static str) -> Path {
         let new = with_last(path, to);

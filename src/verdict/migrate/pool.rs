@@ -8,7 +8,7 @@ use crate::migrate::plan::MigrationPlan;
 use crate::migrate::pods;
 use napkeeper_api::field_path::Path;
 use napkeeper_api::yaml::edit::InsertPosition;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Group and kind of the node class of AKS.
 const GROUP: &str = "karpenter.azure.com";
@@ -47,15 +47,25 @@ const EMPTY_AT_ONCE: &str = "consolidateAfter: 0s was added, since v1 requires i
                              once, whatever a comment says; to delay this, set for example \
                              consolidateAfter: 1m";
 const PATCH: &str = "consolidateAfter is missing, and v1 requires it where disruption is set; nothing was added, \
-                     because without spec.template this looks like a patch: make sure that the patched pool sets it";
+                     because without a nodeClassRef this looks like a patch: make sure that the patched pool sets it";
 
 /// Brings a NodePool to `karpenter.sh/v1`.
 pub(super) fn migrate(plan: &mut MigrationPlan) {
+    // A NodePool must have it, and what a patch omits is set elsewhere.
+    let is_patch = plan.get(&Path::from_dotted("spec.template.spec.nodeClassRef")).is_none();
+    fields(plan, is_patch);
+}
+
+/// Brings the fields of a NodePool, or of a patch of one, to `karpenter.sh/v1`.
+pub(super) fn fields(plan: &mut MigrationPlan, is_patch: bool) {
     plan.set(&Path::from_dotted("apiVersion"), "karpenter.sh/v1", "NodePool is served as karpenter.sh/v1");
     let template = Path::from_dotted("spec.template.spec");
-    expiry(plan);
-    consolidation(plan);
-    class_ref(plan, &template.key("nodeClassRef"));
+    let is_whole = plan.map(&Path::from_dotted("spec.template")).is_some();
+    expiry(plan, is_patch);
+    consolidation(plan, is_patch);
+    if is_whole {
+        class_ref(plan, &template.key("nodeClassRef"));
+    }
     kubelet(plan, &template.key("kubelet"));
     let resources = template.key("resources");
     let message = "a NodePool has no resources: pod requests decide the size of a node";
@@ -87,8 +97,9 @@ pub(super) fn class(plan: &mut MigrationPlan) {
 }
 
 /// `expireAfter` went into the template.
-fn expiry(plan: &mut MigrationPlan) {
-    let from = Path::from_dotted("spec.disruption.expireAfter");
+fn expiry(plan: &mut MigrationPlan, is_patch: bool) {
+    let disruption = Path::from_dotted("spec.disruption");
+    let from = disruption.key("expireAfter");
     let Some(value) = plan.get(&from) else {
         return;
     };
@@ -98,10 +109,13 @@ fn expiry(plan: &mut MigrationPlan) {
         plan.note(&from, message);
     }
     plan.relocate(&from, &Path::from_dotted("spec.template.spec.expireAfter"), "v1 has expireAfter in the template");
+    if is_patch && plan.map(&disruption).is_some_and(Map::is_empty) {
+        plan.discard(&disruption, "expireAfter was all that it had");
+    }
 }
 
 /// The policy has a new name, and `consolidateAfter` is required.
-fn consolidation(plan: &mut MigrationPlan) {
+fn consolidation(plan: &mut MigrationPlan, is_patch: bool) {
     let disruption = Path::from_dotted("spec.disruption");
     let policy = disruption.key("consolidationPolicy");
     if plan.text(&policy) == Some("WhenUnderutilized") {
@@ -112,8 +126,7 @@ fn consolidation(plan: &mut MigrationPlan) {
     if plan.map(&disruption).is_none() || waits {
         return;
     }
-    // A patch of a NodePool has no template; fields that it omits are set elsewhere.
-    if plan.map(&Path::from_dotted("spec.template")).is_none() {
+    if is_patch {
         return plan.note(&disruption, PATCH);
     }
     let empty_only = plan.text(&policy) == Some("WhenEmpty");
@@ -134,7 +147,7 @@ fn consolidation(plan: &mut MigrationPlan) {
 fn class_ref(plan: &mut MigrationPlan, path: &Path) {
     let (group, kind) = (path.key("group"), path.key("kind"));
     let Some(map) = plan.map(path) else {
-        let message = "nodeClassRef is missing: add group: karpenter.azure.com, kind: AKSNodeClass and the class's \
+        let message = "nodeClassRef is missing: unless this is a patch, add group: karpenter.azure.com, kind: AKSNodeClass and the class's \
                        name (AKS creates one called default)";
         plan.note(path, message);
         return;

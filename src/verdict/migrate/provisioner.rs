@@ -26,7 +26,8 @@ pub(super) fn migrate(plan: &mut MigrationPlan, is_provisioner: bool) {
     }
     // Last, or the comment would go along with an entry below it.
     retired(plan);
-    pool::migrate(plan);
+    let is_patch = plan.map(&Path::from_dotted("spec.template")).is_none();
+    pool::fields(plan, is_patch);
 }
 
 /// Where the fields of a Provisioner's spec belong.

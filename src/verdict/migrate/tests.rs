@@ -387,6 +387,69 @@ fn half_migrated_objects_are_finished_and_current_ones_unchanged() {
 }
 
 #[test]
+fn a_patch_of_the_expiry_sets_nothing_else() {
+    let patch = "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata:\n  name: a\nspec:\n  disruption:\n    \
+                 expireAfter: 24h # a day\n";
+    let new = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: a\nspec:\n  template:\n    spec:\n      \
+               expireAfter: 24h # a day\n";
+    assert_eq!(migrated(patch).text, new);
+    // Requirements are what patches have most often.
+    let both = patch.replace("24h # a day\n", "24h\n  template:\n    spec:\n      requirements: []\n");
+    let both = migrated(&both.replace("expireAfter: 24h", "consolidationPolicy: WhenUnderutilized"));
+    assert!(!both.text.contains("consolidateAfter"), "{}", both.text);
+    assert!(notes(&both).iter().any(|note| note.contains("looks like a patch")), "{:?}", both.notes);
+}
+
+#[test]
+fn a_kustomization_selects_and_patches_the_current_versions() {
+    let old = "\
+resources: [../base]
+patches:
+- target: # all of them
+    kind: NodePool
+    version: v1beta1
+  patch: |-
+    # often
+    - op: add
+      path: /spec/disruption/expireAfter
+
+      value: 24h
+    - {op: replace, path: /spec/disruption/consolidationPolicy, value: WhenUnderutilized}
+- path: other.yaml
+  target: {group: karpenter.azure.com, version: v1alpha2, kind: AKSNodeClass}
+- target: {group: example.com, version: v1beta1, kind: NodePool}
+  patch: \"[]\"
+- patch: |
+    apiVersion: karpenter.sh/v1beta1
+    kind: NodePool
+    metadata:
+      name: a
+    spec:
+      weight: 5
+  # of the whole
+replacements:
+- source: {kind: NodePool, version: v1beta1, name: a}
+  targets:
+  - select: {kind: NodePool, version: v1beta1}
+    reject: [{kind: NodePool, version: v1beta1, name: b}]
+    fieldPaths: [spec.weight]
+";
+    let new = old
+        .replace("version: v1beta1", "version: v1")
+        .replace("sh/v1beta1", "sh/v1")
+        .replace("version: v1alpha2", "version: v1beta1")
+        .replace("group: example.com, version: v1,", "group: example.com, version: v1beta1,")
+        .replace("/spec/disruption/expireAfter", "/spec/template/spec/expireAfter")
+        .replace("value: WhenUnderutilized", "value: WhenEmptyOrUnderutilized");
+    assert_eq!(migrated(old).text, new);
+    let windows = old.replace('\n', "\r\n");
+    assert_eq!(migrated(&windows).text, new.replace('\n', "\r\n"));
+    // What cannot be read within is told, if there is more to change.
+    let broken = "patches:\n- target: {kind: NodePool, version: v1beta1}\n  patch: 'karpenter: ['\n";
+    assert!(migrated(broken).notes[0].message.starts_with("this patch was not migrated: "));
+}
+
+#[test]
 fn documents_that_cannot_be_edited_are_refused_with_their_position() {
     let shared = "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: a}\nspec:\n  template:\n    spec: &s\n      \
                   requirements: []\n      nodeClassRef: {name: a}\n  x: *s\n";

@@ -17,7 +17,7 @@ pub(super) struct Style {
 /// True if a string needs no quotes, in flow style too.
 fn is_plain(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-');
-    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+    text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/')
         && text.chars().all(allowed)
         && scalar::resolve(text) == Ok(Value::String(text.to_owned()))
 }
@@ -27,13 +27,28 @@ pub(super) fn text(text: &str, json: bool) -> String {
     if !json && is_plain(text) { text.to_owned() } else { Value::from(text).to_string() }
 }
 
-/// A string in the same quotes as the old one.
+/// A string in the same quotes as the old one, or in lines as the old one.
 pub(super) fn text_like(new: &str, old: &str, json: bool) -> String {
     match old.as_bytes().first() {
         Some(b'"') => Value::from(new).to_string(),
         Some(b'\'') => format!("'{}'", new.replace('\'', "''")),
+        Some(b'|') if new.contains('\n') => literal_like(new, old),
         _ => text(new, json),
     }
+}
+
+/// A literal block with the indicators and the indentation of the old one.
+fn literal_like(new: &str, old: &str) -> String {
+    let mut lines = old.split_inclusive('\n');
+    let first = lines.next().unwrap_or_default();
+    let newline = if first.ends_with("\r\n") { "\r\n" } else { "\n" };
+    let indent =
+        lines.find(|line| !line.trim().is_empty()).map_or(0, |line| line.len() - line.trim_start_matches(' ').len());
+    let moved = new.trim_end().lines().map(|line| match line.is_empty() {
+        true => newline.to_owned(),
+        false => format!("{newline}{}{line}", " ".repeat(indent)),
+    });
+    moved.fold(first.trim_end().to_owned(), |text, line| text + &line)
 }
 
 /// A value on one line, in flow style.

@@ -46,6 +46,9 @@ fn a_scalar_keeps_its_quotes_and_its_comment() {
     ] {
         assert_eq!(edited(old, &set("a", "n/1")), new);
     }
+    // Several lines stay lines, with their indicators and their indentation.
+    let old = "a: |- # c\n   x\n\n   y\nb: 1\n";
+    assert_eq!(edited(old, &set("a", "n:\n\n  1")), "a: |- # c\n   n:\n\n     1\nb: 1\n");
 }
 
 #[test]

@@ -201,3 +201,34 @@ fn an_empty_folder_is_an_error_that_says_so() {
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
     assert!(stderr(&output).contains("no .yaml, .yml or .json files in ."), "{}", stderr(&output));
 }
+
+const OLD_CLASS: &str = "apiVersion: karpenter.azure.com/v1alpha2\nkind: AKSNodeClass\nmetadata: {name: a}\n";
+
+#[test]
+fn what_is_excluded_stays_and_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    for file in ["a.yaml", "generated/b.yaml", "vendor/c.yaml"] {
+        let file = dir.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, OLD_CLASS).unwrap();
+    }
+    fs::write(dir.path().join(".napkeeperignore"), "vendor/\n").unwrap();
+    let output = migrate(dir.path(), &["--write", "--exclude", "generated/"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), "migrated a.yaml\n".to_owned()));
+    assert_eq!(stderr(&output), "1 file read: 1 of 1 migrated; ignored 2 excluded paths\n");
+    assert_eq!(fs::read_to_string(dir.path().join("vendor/c.yaml")).unwrap(), OLD_CLASS);
+}
+
+#[test]
+fn a_manifest_in_a_text_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let within = OLD_CLASS.replace('\n', "\n    ");
+    let map = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  class.yaml: |\n    {within}\n");
+    fs::write(dir.path().join("map.yaml"), &map).unwrap();
+    let output = migrate(dir.path(), &["--write"]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = stderr(&output);
+    assert!(said.contains("warning: map.yaml: not changed: data[class.yaml] is a text with a manifest"), "{said}");
+    let result = json(&migrate(dir.path(), &["-o", "json"]));
+    assert_eq!((&result["left"][0]["file"], &result["summary"]["left"]), (&"map.yaml".into(), &1.into()));
+}

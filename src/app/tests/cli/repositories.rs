@@ -6,7 +6,7 @@
 
 use super::output::{assert_golden, stderr, stdout};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -150,4 +150,67 @@ fn the_findings_of_each_repository_are_as_committed() {
         stderr(&output).lines().for_each(|line| writeln!(text, "  {line}").unwrap());
     }
     assert_golden(&cases().join("findings.md"), &text);
+}
+
+/// The text of each file below a folder, but for Git's own.
+fn texts(root: &Path) -> BTreeMap<PathBuf, String> {
+    let entries = folders(root).into_iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let files = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    files.map(|file| (file.clone(), fs::read_to_string(file).unwrap())).collect()
+}
+
+/// Brings all objects and selectors to the versions before the current ones.
+fn make_old(root: &Path) {
+    for (file, text) in texts(root) {
+        let old = text
+            .replace("apiVersion: karpenter.sh/v1\n", "apiVersion: karpenter.sh/v1beta1\n")
+            .replace("karpenter.azure.com/v1beta1\n", "karpenter.azure.com/v1alpha2\n");
+        fs::write(file, old).unwrap();
+    }
+}
+
+#[test]
+fn old_versions_in_each_repository_are_migrated_or_told() {
+    let mut text = String::new();
+    for (name, folder) in repositories() {
+        let root = folder.path();
+        let validate = ["validate", "-o", "json"];
+        let (before, found) = (texts(root), findings(&run(root, &validate)));
+        make_old(root);
+        let output = run(root, &["migrate", "--write"]);
+        writeln!(text, "{name}: {}", output.status.code().unwrap()).unwrap();
+        stderr(&output).lines().for_each(|line| writeln!(text, "  {line}").unwrap());
+        let after = texts(root);
+        for (file, new) in after.iter().filter(|(file, new)| before[*file] != **new) {
+            writeln!(text, "  old: {}", file.strip_prefix(root).unwrap().display()).unwrap();
+            assert!(new.contains("karpenter"), "{}: {new}", file.display());
+        }
+        assert_eq!(findings(&run(root, &validate)), found, "{name}");
+        assert_eq!(run(root, &["migrate", "--check"]).status.code(), Some(0), "{name}");
+        assert_eq!(texts(root), after, "{name}");
+    }
+    assert_golden(&cases().join("migrations.md"), &text);
+}
+
+#[test]
+fn a_patch_is_migrated_together_with_what_it_patches() {
+    let folder = unpack(&cases().join("flux-monorepo.txt"));
+    let overlay = folder.path().join("infrastructure/production");
+    let before = texts(folder.path());
+    make_old(folder.path());
+    let old = texts(folder.path());
+    let output = run(&overlay, &["migrate", "--write"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(texts(folder.path()), old);
+    let said = stderr(&output);
+    for line in [
+        "warning: limits.yaml: not changed: it patches what is in ../base/pool.yaml, which stays as it is",
+        "warning: ../base/class.yaml: not changed: it is built or synced with the files of PATH",
+        "warning: ../base/pool.yaml: not changed: it is built or synced with the files of PATH",
+        "nothing to migrate; 3 left as is\n",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    let output = run(&overlay, &["migrate", "--write", ".", "../base"]);
+    assert_eq!((output.status.code(), texts(folder.path())), (Some(0), before), "{}", stderr(&output));
 }
