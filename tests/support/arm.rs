@@ -70,13 +70,12 @@ impl Transport for InProcess {
 
 /// Settings of an adapter to a simulated Azure.
 pub fn settings(cloud: &CloudSettings) -> AzureSettings {
-    let subnet = "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/aks-subnet";
     AzureSettings {
         group: cloud.group.clone(),
         region: cloud.region.clone(),
         aks: cloud.managed_by.clone().map(AksCluster::present),
         vms: Some(VmSettings {
-            subnet: ArmId::new(subnet).expect("an id"),
+            subnet: cloud.subnet.clone(),
             image: Arc::from("/CommunityGalleries/AKSUbuntu/images/2204gen2containerd/versions/202607.01.0"),
             ssh_public_key: Arc::from("ssh-ed25519 AAAA napkeeper"),
             admin_username: Arc::from("azureuser"),

@@ -205,21 +205,26 @@ impl Call<'_> {
         let body = self.body()?;
         required_properties::check(&body, ResourceType::Vm)?;
         let spec = request_body::vm(&body, id.clone(), self.cloud)?;
-        self.put(&id, CloudRequest::PutVm(Box::new(spec)))
+        self.put(&id, CloudRequest::PutVm(Box::new(spec)), None)
     }
 
     fn put_nic(&mut self, id: ArmId) -> Result<Response, Response> {
         let body = self.body()?;
         required_properties::check(&body, ResourceType::Nic)?;
         let spec = request_body::nic(&body, id.clone(), self.cloud)?;
-        self.put(&id, CloudRequest::PutNic(Box::new(spec)))
+        let name = request_body::address_name(&body)?;
+        self.put(&id, CloudRequest::PutNic(Box::new(spec)), Some(name))
     }
 
-    fn put(&mut self, id: &ArmId, request: CloudRequest) -> Result<Response, Response> {
+    /// Puts a resource; `address` is the name of a NIC's address.
+    fn put(&mut self, id: &ArmId, request: CloudRequest, address: Option<Arc<str>>) -> Result<Response, Response> {
         let found = self.find(id)?;
         self.check_conditions(id, found.as_deref())?;
         let status = if found.is_some() { 200 } else { 201 };
         let reply = self.perform(request).map_err(|r| refused(&r))?;
+        if let Some(name) = address {
+            self.cloud.name_address(id, name);
+        }
         let mut response = Response { status, ..self.get(id)? };
         if let Reply::Accepted(operation) = reply {
             response.headers.extend(self.operation_poll(id, &operation).headers());

@@ -31,8 +31,7 @@ pub(super) fn vm(body: &Value, id: ArmId, cloud: &Cloud) -> Result<VmSpec, Respo
     Ok(VmSpec {
         id,
         offering: offering(body, cloud)?,
-        nic: ArmId::new(text("networkInterfaces[0].id", &nic["id"])?)
-            .map_err(|e| invalid("networkInterfaces[0].id", e.reason))?,
+        nic: id_at("networkInterfaces[0].id", &nic["id"])?,
         os_disk: cloud.disk_id(text("storageProfile.osDisk.name", &disk["name"])?),
         os_disk_gb: disk["diskSizeGB"]
             .as_u64()
@@ -78,7 +77,10 @@ pub(super) fn machine(body: &Value, id: ArmId, cloud: &Cloud) -> Result<AksMachi
             secure_boot: properties["security"]["enableSecureBoot"] == true,
             vtpm: properties["security"]["enableVTPM"] == true,
         },
-        subnet: None,
+        subnet: match &properties["network"]["vnetSubnetID"] {
+            Value::Null => None,
+            subnet => Some(id_at("properties.network.vnetSubnetID", subnet)?),
+        },
         tags,
         id,
     })
@@ -99,10 +101,15 @@ pub(super) fn nic(body: &Value, id: ArmId, cloud: &Cloud) -> Result<NicSpec, Res
         return Err(invalid("ipConfigurations", "must be exactly one: NICs of the simulated Azure hold one address"));
     }
     let address = &addresses[0];
-    text("ipConfigurations[0].properties.subnet.id", &address["properties"]["subnet"]["id"])?;
+    let subnet = id_at("ipConfigurations[0].properties.subnet.id", &address["properties"]["subnet"]["id"])?;
     let tags = tags(&body["tags"])?;
     let accelerated = body["properties"]["enableAcceleratedNetworking"] == true;
-    Ok(NicSpec { id, tags, accelerated, subnet: None, create_only: false })
+    Ok(NicSpec { id, tags, accelerated, subnet: Some(subnet), create_only: false })
+}
+
+/// The name of a NIC's address.
+pub(super) fn address_name(body: &Value) -> Result<Arc<str>, Response> {
+    text("ipConfigurations[0].name", &body["properties"]["ipConfigurations"][0]["name"]).map(Arc::from)
 }
 
 pub(super) fn extension(body: &Value, cloud: &Cloud) -> Result<Extension, Response> {
@@ -230,6 +237,10 @@ fn tags(value: &Value) -> Result<Tags, Response> {
 
 fn text<'a>(path: &str, value: &'a Value) -> Result<&'a str, Response> {
     value.as_str().filter(|text| !text.is_empty()).ok_or_else(|| invalid(path, "must be a non-empty string"))
+}
+
+fn id_at(path: &str, value: &Value) -> Result<ArmId, Response> {
+    ArmId::new(text(path, value)?).map_err(|e| invalid(path, e.reason))
 }
 
 fn must_be(path: &str, value: &Value, expected: &str) -> Result<(), Response> {

@@ -52,7 +52,7 @@ pub(super) fn resource(cloud: &Cloud, resource: &CloudResource) -> Value {
             }
             properties
         }
-        ResourceDetail::Nic(nic) => nic_properties(resource, nic),
+        ResourceDetail::Nic(nic) => nic_properties(cloud, resource, nic),
         ResourceDetail::Disk(disk) => {
             holders(&mut whole, disk);
             whole.insert("sku".to_owned(), json!({ "name": &*disk.sku }));
@@ -160,9 +160,16 @@ fn ephemeral_os_disk(disk: &EphemeralOsDisk) -> Value {
     all
 }
 
-fn nic_properties(resource: &CloudResource, nic: &Nic) -> Value {
-    let addresses =
-        (1..=nic.addresses).map(|n| json!({ "name": format!("ipconfig{n}"), "properties": { "primary": n == 1 } }));
+fn nic_properties(cloud: &Cloud, resource: &CloudResource, nic: &Nic) -> Value {
+    let addresses = (1..=nic.addresses).map(|n| {
+        let given = cloud.address_name(&resource.id).filter(|_| n == 1);
+        let name = given.map_or_else(|| format!("ipconfig{n}"), ToOwned::to_owned);
+        let mut properties = json!({ "primary": n == 1 });
+        if let Some(subnet) = &nic.subnet {
+            properties["subnet"] = json!({ "id": subnet.as_str() });
+        }
+        json!({ "name": name, "properties": properties })
+    });
     let mut properties = json!({
         "resourceGuid": &*resource.incarnation,
         "ipConfigurations": addresses.collect::<Vec<_>>(),

@@ -59,7 +59,7 @@ impl Cloud {
     pub fn leak_nic(&mut self, name: &str, tags: Tags, now: Timestamp) -> Result<ArmId, Refusal> {
         self.advance(now);
         let id = self.check_name_free(self.nic_id(name))?;
-        let nic = self.new_nic(id.clone(), tags, now);
+        let nic = self.new_nic(id.clone(), tags, self.settings.subnet.clone(), now);
         self.create(nic, ChangeCause::Outside, now);
         Ok(id)
     }

@@ -34,6 +34,7 @@ pub(crate) fn cloud(seed: u64) -> Cloud {
         group: ArmId::new(GROUP).unwrap(),
         managed_by: None,
         region: Region::new("westeurope").unwrap(),
+        subnet: ArmId::new("/subscriptions/s/subnets/of-all").unwrap(),
         seed,
         sizes: BTreeMap::from([
             facts("Standard_D2s_v5", "standardDSv5Family", 2),

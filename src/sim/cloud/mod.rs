@@ -69,6 +69,8 @@ pub struct Cloud {
     deleted: Vec<(Timestamp, Arc<CloudResource>)>,
     related: RelatedResources,
     extensions: BTreeMap<ArmId, Extension>,
+    /// The name of each NIC's first address, where a client has given it.
+    address_names: BTreeMap<ArmId, Arc<str>>,
     /// How often each resource was changed: its etag.
     revisions: BTreeMap<ArmId, u64>,
     ledger: Vec<LedgerEntry>,
@@ -126,6 +128,7 @@ impl Cloud {
             page_size: PAGE,
             throttling: None,
             extensions: BTreeMap::new(),
+            address_names: BTreeMap::new(),
             revisions: BTreeMap::new(),
             resources: BTreeMap::new(),
             vm_records: BTreeMap::new(),
@@ -243,6 +246,11 @@ impl Cloud {
         ends.collect()
     }
 
+    /// The name that a client has given a NIC's first address.
+    pub(crate) fn address_name(&self, nic: &ArmId) -> Option<&str> {
+        self.address_names.get(nic).map(|name| &**name)
+    }
+
     /// How often a resource was changed.
     pub(crate) fn revision(&self, id: &ArmId) -> u64 {
         self.revisions.get(id).copied().unwrap_or_default()
@@ -267,10 +275,12 @@ impl Cloud {
                 _ => return Err(Refusal::Taken(spec.id.clone())),
             }
             self.set_tags(&spec.id, spec.tags.clone(), ChangeCause::Request, now);
+            self.set_subnet(&spec.id, spec.subnet.as_ref());
             return Ok(Reply::Done);
         }
         self.check_subnet()?;
-        let nic = self.new_nic(spec.id.clone(), spec.tags.clone(), now);
+        let subnet = spec.subnet.clone().unwrap_or_else(|| self.settings.subnet.clone());
+        let nic = self.new_nic(spec.id.clone(), spec.tags.clone(), subnet, now);
         self.create(nic, ChangeCause::Request, now);
         Ok(Reply::Done)
     }

@@ -18,6 +18,8 @@ pub struct CloudSettings {
     pub managed_by: Option<ArmId>,
     /// The region.
     pub region: Region,
+    /// The subnet of NICs for which no other is named.
+    pub subnet: ArmId,
     /// Seed of all durations and ids.
     pub seed: u64,
     /// Every VM size that exists.
@@ -62,8 +64,12 @@ impl CloudSettings {
     /// The group of a cluster, with all that its region offers at known prices, and Azure's usual timings.
     #[must_use]
     pub fn of_region(cluster: &ClusterIdentity, region: &RegionCatalog, seed: u64) -> Self {
+        let group = &cluster.node_resource_group;
+        // As in clusters whose network AKS creates. It begins as every id must, since the group's id does.
+        let subnet = format!("{group}/providers/Microsoft.Network/virtualNetworks/aks-vnet/subnets/aks-subnet");
         Self {
-            group: cluster.node_resource_group.clone(),
+            subnet: ArmId::new(subnet).unwrap_or_else(|_| group.clone()),
+            group: group.clone(),
             managed_by: Some(cluster.id.clone()),
             region: cluster.region.clone(),
             seed,

@@ -40,6 +40,10 @@ pub(super) fn cloud_settings() -> CloudSettings {
                 .unwrap(),
         ),
         region: region(),
+        subnet: ArmId::new(
+            "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/n",
+        )
+        .unwrap(),
         seed: 7,
         sizes: sizes.map(|size| (size.facts.name.clone(), Arc::clone(&size.facts))).collect(),
         prices: BTreeMap::new(),
@@ -435,6 +439,34 @@ pub(super) fn stand_by(cloud: &mut Cloud, n: usize, now: Timestamp) {
     }
 }
 
+/// Another than that of the settings.
+fn own_subnet() -> ArmId {
+    ArmId::new("/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/own").unwrap()
+}
+
+#[test]
+fn a_nic_is_in_the_subnet_that_is_named() {
+    let mut twins = Twins::new();
+    let CloudRequest::PutNic(spec) = twins.put_nic("a") else { panic!("no NIC") };
+    let own = own_subnet();
+    for subnet in [None, Some(own.clone())] {
+        let put = CloudRequest::PutNic(Box::new(NicSpec { subnet, ..(*spec).clone() }));
+        assert_eq!(twins.perform(&put), Ok(Reply::Done));
+        let Ok(Reply::Resource(Some(found))) = twins.perform(&CloudRequest::Get(twins.nic("a"))) else {
+            panic!("gone")
+        };
+        let ResourceDetail::Nic(nic) = &found.detail else { panic!("{found:?}") };
+        assert!(nic.subnet.is_some());
+    }
+    assert!(
+        twins
+            .list()
+            .unwrap()
+            .iter()
+            .any(|one| matches!(&one.detail, ResourceDetail::Nic(nic) if nic.subnet == Some(own.clone())))
+    );
+}
+
 #[test]
 fn related_resources_are_listed_with_their_links() {
     let mut twins = Twins::new();
@@ -509,7 +541,7 @@ pub(super) fn machine_spec(id: ArmId, offering: OfferingKey) -> AksMachineSpec {
 #[test]
 fn a_machine_is_created_and_deleted_with_its_vm() {
     let mut twins = Twins::new();
-    let spec = machine(&twins, "one-aaaaa", 2, true);
+    let spec = AksMachineSpec { subnet: Some(own_subnet()), ..machine(&twins, "one-aaaaa", 2, true) };
     let id = spec.id.clone();
     let call = |call: AksMachineRequest| CloudRequest::AksMachine(call);
     let put = call(AksMachineRequest::Put(Box::new(spec.clone())));

@@ -124,6 +124,28 @@ fn a_vm_is_put_polled_read_and_deleted() {
 }
 
 #[test]
+fn the_address_of_a_nic_is_as_it_was_put() {
+    let mut cloud = cloud(1);
+    let mut put = nic_body();
+    let address = |nic: &Value| nic["properties"]["ipConfigurations"].clone();
+    let answer = ask(&mut cloud, "PUT", &nic_path(), &put, 0);
+    assert_eq!((answer.status, address(&answer.body.unwrap())), (201, address(&put)));
+    assert_eq!(address(&body(get(&mut cloud, &nic_path(), 1))), address(&put));
+    let listed = body(get(&mut cloud, &path("Microsoft.Network/networkInterfaces", ""), 1));
+    assert_eq!(address(&listed["value"][0]), address(&put));
+    let etag = |cloud: &mut Cloud| body(get(cloud, &nic_path(), 2))["etag"].clone();
+    let before = etag(&mut cloud);
+    put["properties"]["ipConfigurations"][0] =
+        json!({ "name": "b", "properties": { "primary": true, "subnet": { "id": "/subscriptions/s/another" } } });
+    assert_eq!(ask(&mut cloud, "PUT", &nic_path(), &put, 2).status, 200);
+    assert_eq!(address(&body(get(&mut cloud, &nic_path(), 2))), address(&put));
+    assert_ne!(etag(&mut cloud), before);
+    put["properties"]["ipConfigurations"][0]["name"] = Value::Null;
+    let refused = ask(&mut cloud, "PUT", &nic_path(), &put, 3);
+    assert_eq!(error_of(&refused), (400, "InvalidParameter"));
+}
+
+#[test]
 fn paths_are_read_without_regard_to_case() {
     let mut cloud = cloud(1);
     launch(&mut cloud);

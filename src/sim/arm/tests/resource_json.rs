@@ -25,6 +25,7 @@ const VM_DEFINED: &str = "zones:a properties.priority:s properties.evictionPolic
     properties.networkProfile.networkInterfaces.properties.deleteOption:s";
 const NIC: &str = "properties.provisioningState:s properties.ipConfigurations:a properties.ipConfigurations.name:s \
     properties.ipConfigurations.properties:o properties.ipConfigurations.properties.primary:b \
+    properties.ipConfigurations.properties.subnet:o properties.ipConfigurations.properties.subnet.id:s \
     properties.virtualMachine:o properties.virtualMachine.id:s";
 const NIC_DEFINED: &str = "etag:s properties.resourceGuid:s";
 const DISK: &str = "managedBy:s sku:o sku.name:s properties.osType:s properties.creationData:o \

@@ -43,7 +43,13 @@ impl Cloud {
         let name = format!("aks-{}-{:08x}-vm", spec.id.name(), self.minted.wrapping_mul(0x9e37_79b1) & 0xffff_ffff);
         let (vm, nic) = (self.vm_id(&name), self.nic_id(&name));
         self.put_nic(
-            &NicSpec { id: nic.clone(), tags: spec.tags.clone(), accelerated: false, subnet: None, create_only: true },
+            &NicSpec {
+                id: nic.clone(),
+                tags: spec.tags.clone(),
+                accelerated: false,
+                subnet: spec.subnet.clone(),
+                create_only: true,
+            },
             now,
         )?;
         let made = self.put_vm(

@@ -63,7 +63,8 @@ impl Cloud {
                 self.remove_children(id, vm, at);
                 self.forget_extensions(id);
             }
-            ResourceDetail::Nic(_) | ResourceDetail::Disk(_) => {}
+            ResourceDetail::Nic(_) => drop(self.address_names.remove(id)),
+            ResourceDetail::Disk(_) => {}
         }
     }
 
@@ -72,6 +73,28 @@ impl Cloud {
         if let Some(resource) = self.resources.get_mut(id) {
             change(&mut Arc::make_mut(resource).detail);
             *self.revisions.entry(id.clone()).or_default() += 1;
+        }
+    }
+
+    /// Moves a NIC to another subnet; `None` moves nothing.
+    pub(in crate::cloud) fn set_subnet(&mut self, id: &ArmId, subnet: Option<&ArmId>) {
+        let is_there =
+            |detail: &ResourceDetail| matches!(detail, ResourceDetail::Nic(nic) if nic.subnet.as_ref() == subnet);
+        if subnet.is_none() || self.resources.get(id).is_none_or(|nic| is_there(&nic.detail)) {
+            return;
+        }
+        self.edit(id, |detail| {
+            if let ResourceDetail::Nic(nic) = detail {
+                nic.subnet = subnet.cloned();
+            }
+        });
+    }
+
+    /// Gives a NIC's first address a name.
+    pub(crate) fn name_address(&mut self, nic: &ArmId, name: Arc<str>) {
+        if self.resources.contains_key(nic) && self.address_names.get(nic) != Some(&name) {
+            self.address_names.insert(nic.clone(), name);
+            *self.revisions.entry(nic.clone()).or_default() += 1;
         }
     }
 
@@ -98,7 +121,7 @@ impl Cloud {
         Arc::from(id)
     }
 
-    pub(in crate::cloud) fn new_nic(&mut self, id: ArmId, tags: Tags, now: Timestamp) -> CloudResource {
+    pub(in crate::cloud) fn new_nic(&mut self, id: ArmId, tags: Tags, subnet: ArmId, now: Timestamp) -> CloudResource {
         CloudResource {
             id,
             incarnation: self.new_id(),
@@ -106,7 +129,7 @@ impl Cloud {
             // A NIC itself has no creation time; the listing of the group has it.
             created_at: Some(now),
             zone: None,
-            detail: ResourceDetail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None }),
+            detail: ResourceDetail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: Some(subnet) }),
         }
     }
 }
