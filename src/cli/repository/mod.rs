@@ -3,6 +3,7 @@
 //! A file that a kustomization is built from is a part of what that builds, and is not judged by itself: a patch lacks fields, and a
 //! base may be completed by its overlays.
 
+mod application_sets;
 mod as_written;
 mod build;
 pub(crate) mod command;
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) use synced::Synced;
-use synced::{Urls, substituted, synced};
+use synced::{NotFollowed, Urls, substituted, synced};
 pub(crate) use tree::{Disk, OnDisk, Tree};
 
 /// The name of the standard input among the files.
@@ -93,7 +94,7 @@ pub(crate) struct Contents {
     pub(crate) others: BTreeMap<OtherFile, usize>,
     /// How many files were left out as patches of kustomizations that are not built.
     pub(crate) patches: usize,
-    /// Why kustomizations were not built, a sentence for each.
+    /// Why kustomizations were not built, and ApplicationSets not followed, a sentence for each.
     pub(crate) not_built: Vec<String>,
     /// What the objects in the repository sync from it.
     pub(crate) synced: Vec<Synced>,
@@ -187,12 +188,12 @@ fn follow(
     let given = selection.real_paths(tree);
     let mut read = given.clone();
     let mut next = 0;
-    let mut urls = Urls::new();
+    let (mut urls, mut not_followed) = (Urls::new(), NotFollowed::new());
     loop {
         let new = files.all.get(next..).unwrap_or_default();
         let new: Vec<(&Path, &Source)> =
             new.iter().filter_map(|(real, source)| Some((real.as_deref()?, source))).collect();
-        let synced = synced(tree, &new, &mut urls);
+        let synced = synced(tree, &new, &mut urls, &mut not_followed);
         next = files.all.len();
         // A file that is given by name is read alone.
         let from_folders = synced.iter().filter(|one| one.leads_on() && !given.contains(&one.by));
@@ -200,6 +201,9 @@ fn follow(
         let unread: BTreeSet<PathBuf> = unread.collect();
         contents.synced.extend(synced);
         if unread.is_empty() {
+            // Of a whole repository everything is read anyway.
+            not_followed.retain(|(root, _)| !given.iter().any(|path| root.starts_with(path)));
+            contents.not_built.extend(not_followed.into_iter().map(|(_, sentence)| sentence));
             return Ok(());
         }
         let loaded = load(&unread.iter().map(|path| relative(path)).collect::<Vec<_>>())?;

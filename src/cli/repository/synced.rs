@@ -1,5 +1,7 @@
 //! What Flux and Argo CD sync: the folders that their objects name, and the variables that Flux replaces there.
 
+use super::application_sets::Generators;
+use super::paths::relative;
 use super::tree::Tree;
 use napkeeper_api::manifests::{self, Source, items};
 use serde_json::Value;
@@ -36,9 +38,17 @@ impl Synced {
 /// The sources of Flux by namespace and name, with their URLs.
 pub(super) type Urls = BTreeMap<(String, String), String>;
 
+/// Why paths are not followed, a sentence for each, with the root of the repository.
+pub(super) type NotFollowed = Vec<(PathBuf, String)>;
+
 /// What the objects among these files sync from the repository. What is of another repository, by its URL, or is not there, is left
 /// out.
-pub(super) fn synced(tree: &impl Tree, files: &[(&Path, &Source)], urls: &mut Urls) -> Vec<Synced> {
+pub(super) fn synced(
+    tree: &impl Tree,
+    files: &[(&Path, &Source)],
+    urls: &mut Urls,
+    not_followed: &mut NotFollowed,
+) -> Vec<Synced> {
     let files: Vec<_> = files.iter().filter(|(_, source)| may_sync(&source.text)).collect();
     let objects = files
         .iter()
@@ -50,8 +60,19 @@ pub(super) fn synced(tree: &impl Tree, files: &[(&Path, &Source)], urls: &mut Ur
     for (file, value) in objects {
         let Some(root) = tree.root(file) else { continue };
         let remotes = remotes_by_root.entry(root.clone()).or_insert_with(|| remotes(&root));
-        for named in paths(value, urls) {
-            let is_foreign = named.url.is_some_and(|url| !remotes.is_empty() && !remotes.contains(last_part(&url)));
+        let is_foreign = |url: &str| !remotes.is_empty() && !remotes.contains(last_part(url));
+        let named = match (group(value), &value["kind"]) {
+            ("argoproj.io", kind) if kind == "ApplicationSet" => {
+                let (paths, unknown) = Generators { tree, root: &root, is_foreign: &is_foreign }.paths(value);
+                if !unknown.is_empty() {
+                    not_followed.push((root.clone(), sentence(file, value, &unknown)));
+                }
+                paths
+            }
+            _ => paths(value, urls),
+        };
+        for named in named {
+            let is_foreign = named.url.is_some_and(|url| is_foreign(&url));
             // A path that leads out of the repository is none in it.
             let real = tree.real(&root.join(named.path.trim_start_matches('/')));
             let Some(path) = real.filter(|real| !is_foreign && real.starts_with(&root)) else { continue };
@@ -59,6 +80,15 @@ pub(super) fn synced(tree: &impl Tree, files: &[(&Path, &Source)], urls: &mut Ur
         }
     }
     found
+}
+
+fn sentence(file: &Path, set: &Value, unknown: &[String]) -> String {
+    format!(
+        "{}: ApplicationSet {} is not followed where the cluster decides ({}): pass the folders that it syncs",
+        relative(file).display(),
+        set["metadata"]["name"].as_str().unwrap_or_default(),
+        unknown.join(", ")
+    )
 }
 
 /// Most files are not parsed for this.
@@ -69,10 +99,10 @@ fn may_sync(text: &str) -> bool {
 }
 
 /// A path of a repository.
-struct NamedPath {
-    path: String,
+pub(super) struct NamedPath {
+    pub(super) path: String,
     /// The repository, where it is known.
-    url: Option<String>,
+    pub(super) url: Option<String>,
 }
 
 /// The paths of a Kustomization of Flux, or of an Application.
@@ -87,14 +117,18 @@ fn paths(value: &Value, urls: &Urls) -> Vec<NamedPath> {
             let path = text(&spec["path"]).unwrap_or_else(|| ".".to_owned());
             vec![NamedPath { path, url: urls.get(&key).cloned() }]
         }
-        ("argoproj.io", "Application") => {
-            let sources = spec["sources"].as_array().into_iter().flatten().chain([&spec["source"]]);
-            let named =
-                |source: &Value| Some(NamedPath { path: text(&source["path"])?, url: text(&source["repoURL"]) });
-            sources.filter_map(named).collect()
-        }
+        ("argoproj.io", "Application") => sources_of(value),
         _ => Vec::new(),
     }
+}
+
+/// The paths of an Application.
+pub(super) fn sources_of(application: &Value) -> Vec<NamedPath> {
+    let spec = &application["spec"];
+    let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+    let sources = spec["sources"].as_array().into_iter().flatten().chain([&spec["source"]]);
+    let named = |source: &Value| Some(NamedPath { path: text(&source["path"])?, url: text(&source["repoURL"]) });
+    sources.filter_map(named).collect()
 }
 
 fn group(value: &Value) -> &str {

@@ -15,6 +15,8 @@ pub(crate) trait Tree: Sync {
     fn is_folder(&self, real: &Path) -> bool;
     /// The root of the repository that a file is in, by its real path; `None` if it is in none.
     fn root(&self, file: &Path) -> Option<PathBuf>;
+    /// The files in a folder and below it, by their real paths, in order; not those of hidden folders.
+    fn files(&self, real: &Path) -> Vec<PathBuf>;
     /// A file by its real path; `None` if it cannot be read.
     fn read(&self, real: &Path) -> Option<Source>;
     /// A folder on disk that holds what a folder does, with these files; all by their real paths.
@@ -54,6 +56,21 @@ impl Tree for Disk {
 
     fn root(&self, file: &Path) -> Option<PathBuf> {
         file.ancestors().find(|folder| folder.join(".git").exists()).map(Path::to_path_buf)
+    }
+
+    fn files(&self, real: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(real).into_iter().flatten().filter_map(Result::ok);
+        let mut found = Vec::new();
+        for entry in entries.filter(|entry| !manifests::is_skipped(Path::new(&entry.file_name()))) {
+            // Links are not followed: they may be cyclic.
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => found.extend(self.files(&entry.path())),
+                Ok(kind) if kind.is_file() => found.push(entry.path()),
+                _ => {}
+            }
+        }
+        found.sort();
+        found
     }
 
     fn read(&self, real: &Path) -> Option<Source> {

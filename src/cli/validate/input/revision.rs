@@ -179,6 +179,12 @@ impl Tree for Revision {
         Some(self.repository.root.clone())
     }
 
+    fn files(&self, real: &Path) -> Vec<PathBuf> {
+        let is_hidden = |path: &Path| path.iter().any(|part| manifests::is_skipped(Path::new(part)));
+        let all = self.by_path.keys().filter(|path| path.strip_prefix(real).is_ok_and(|inside| !is_hidden(inside)));
+        all.cloned().collect()
+    }
+
     fn read(&self, real: &Path) -> Option<Source> {
         if let Some(source) = self.kustomizations.get(real) {
             return Some(source.clone());
