@@ -1,7 +1,7 @@
 //! The manifests and the scenario of a simulation.
 
 use super::super::{output, repository};
-use crate::repository::ReadingArgs;
+use crate::repository::{ObjectIdentity, ReadingArgs};
 use anyhow::bail;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Loaded, Problem, may_be_object};
@@ -11,7 +11,6 @@ use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::names::Region;
 use napkeeper_sim::scenario::{self, Manifests, Scenario, is_scenario};
 use napkeeper_verdict::{Finding, Severity, Validator, first_variable};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -149,13 +148,12 @@ fn defined_twice(loaded: &Loaded) -> Option<(&str, &str, String)> {
         let render = source.file.strip_prefix("<kustomize ").and_then(|name| name.strip_suffix('>'));
         let folder = render.unwrap_or_else(|| source.file.rsplit_once('/').map_or(".", |(folder, _)| folder));
         for (_, value) in source.parsed().documents.iter().flat_map(manifests::items) {
-            let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
-            let (kind, metadata) = (text(&value["kind"]), &value["metadata"]);
-            let namespace = Some(text(&metadata["namespace"])).filter(|n| !n.is_empty()).map(|n| n + "/");
-            if !SIMULATED.contains(&kind.as_str()) || metadata["name"].is_null() {
+            if !value["kind"].as_str().is_some_and(|kind| SIMULATED.contains(&kind))
+                || value["metadata"]["name"].is_null()
+            {
                 continue;
             }
-            let object = format!("{kind} {}{}", namespace.unwrap_or_default(), text(&metadata["name"]));
+            let object = ObjectIdentity::of(value).label();
             match seen.insert(object.clone(), folder) {
                 Some(other) if other != folder => return Some((other, folder, object)),
                 _ => {}

@@ -2,11 +2,12 @@
 
 use super::args::Args;
 use super::input::{Input, SourceOrigin};
-use super::objects::{ObjectIdentity, Objects};
+use super::objects::Objects;
 use super::targets::Targets;
 use super::targets::sources::{self as target_sources, TargetSources};
 use crate::output;
 use crate::policy_args::LoadedPolicies;
+use crate::repository::ObjectIdentity;
 use anyhow::bail;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Source};
