@@ -89,7 +89,7 @@ fn fixed(refusal: DeletionRefusal, sightings: u32, pause_is_known: bool) -> (&'s
         ),
         DeletionRefusal::Cap => (
             "limit of deletions per 24h reached",
-            "wait: it is at most 5 % of what is owned, and caps.deletionsPerDay can only lower it",
+            "wait, or raise caps.deletionsPerDay if that is set: above the default (20, or 5 % of what is owned) it has no effect",
         ),
         DeletionRefusal::Approval => ("not approved", "commit the lines under `approvals` below"),
         DeletionRefusal::BackOff => ("the last deletion failed", "wait: it will be retried"),

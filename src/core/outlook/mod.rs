@@ -1,6 +1,6 @@
 //! What disruption and static capacity do next, and what keeps each node from it.
 //!
-//! The deciders themselves are run on copies of the cluster ([`run`]): as it is; without what holds it up, and with budgets that allow
+//! The deciders themselves are run on copies of the cluster (`run`): as it is; without what holds it up, and with budgets that allow
 //! more; at later times; and without what keeps pods where they are. A move that begins only in a later one of these waits for
 //! what was lifted. No node is in two moves. What is found so holds if nothing else changes.
 
@@ -65,8 +65,8 @@ pub struct OutlookInput<'a> {
 /// What disruption does next.
 #[derive(Debug)]
 pub struct Outlook {
-    /// Those that begin now in the order of the decider, then the others by their earliest time; of those for
-    /// their price, the largest saving first.
+    /// Those that begin now in the order of the decider, then the others by their earliest time; of those
+    /// that consolidate nodes in use, the largest saving first.
     pub moves: Vec<NextMove>,
     /// All NodeClaims whose node has joined, by name.
     pub nodes: Vec<NodeOutlook>,

@@ -2,14 +2,13 @@
 
 use super::obstacle::Obstacle;
 use super::obstacles::Obstacles;
-use super::run::being_replaced;
 use super::{NextMove, NextMoveReason, NodeOutlook, Source, consolidatable_from, expires_at, is_in_progress};
 use crate::disruption::{DriftReason, Expiry, eviction_cost};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
 use crate::snapshot::Snapshot;
-use crate::static_capacity::PoolShortage;
+use crate::static_capacity::{PoolShortage, nodes_being_replaced};
 use std::sync::Arc;
 
 /// What the runs of the decider have found.
@@ -137,8 +136,10 @@ fn obstacles_of(obstacles: &Obstacles<'_>, claim: &Arc<Claim>, reason: Disruptio
     let is_for_price = matches!(reason, DisruptionReason::Empty | DisruptionReason::Underutilized);
     let is_fixed = is_of_fixed_size(input.snapshot, claim);
     found.extend((is_fixed && is_for_price).then_some(Obstacle::FixedSize));
-    let is_replaced = is_fixed && being_replaced(input.snapshot, pool, input.now).contains(&claim.name);
-    found.extend(is_replaced.then_some(Obstacle::BeingReplaced(reason)));
+    let replaced = || nodes_being_replaced(input.snapshot, pool, input.settings, input.now).contains(&claim.name);
+    // That it is not outdated any more does not end it before the new node is ready.
+    let replaced_for = if is_for_price { DisruptionReason::Drifted } else { reason };
+    found.extend((is_fixed && replaced()).then_some(Obstacle::BeingReplaced(replaced_for)));
     if is_for_price {
         found.extend(of_consolidation(obstacles, claim, pool));
     } else {

@@ -148,7 +148,7 @@ impl<'a> Obstacles<'a> {
             claim.spec.pool.as_ref() == Some(&pool.name) && claim.status.initialized.is_some() && claim.is_leaving()
         };
         let leaving = u32::try_from(snapshot.claims().values().filter(leaving).count()).unwrap_or(u32::MAX);
-        let replaced = count_being_replaced(snapshot, pool, self.input.now);
+        let replaced = count_being_replaced(self.input, snapshot, pool);
         counted_nodes(snapshot, pool).saturating_sub(leaving).saturating_add(replaced)
     }
 
@@ -251,7 +251,7 @@ impl<'a> Obstacles<'a> {
         let now = self.input.now;
         let of_pool = || {
             let left = budget_left(&self.after, pool, reason, now);
-            left.saturating_sub(count_being_replaced(&self.after, pool, now))
+            left.saturating_sub(count_being_replaced(self.input, &self.after, pool))
         };
         if *left.or_insert_with(of_pool) >= nodes {
             return None;

@@ -16,9 +16,7 @@ use crate::model::names::{ClaimName, NodeName, NodePoolName, Uid};
 use crate::model::settings::{MaintenanceWindows, Pause, Settings};
 use crate::plan::{ClaimUpdate, Command, NodeUpdate, Plan, PlannedCommand};
 use crate::snapshot::Snapshot;
-use crate::static_capacity::{
-    SCALED_DOWN, StaticCapacityMemory, pending_replacements, reconcile_static_capacity, standing_claims,
-};
+use crate::static_capacity::{SCALED_DOWN, StaticCapacityMemory, nodes_being_replaced, reconcile_static_capacity};
 use jiff::{SignedDuration, Timestamp};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -51,17 +49,10 @@ impl BegunMove {
     }
 }
 
-/// The nodes of a NodePool of fixed size for which a replacement is on its way. They count against its budgets.
-pub(super) fn being_replaced(snapshot: &Snapshot, pool: &NodePool, now: Timestamp) -> Vec<ClaimName> {
-    let Some(replicas) = pool.replicas else { return Vec::new() };
-    let standing: Vec<&Arc<Claim>> = standing_claims(pool, snapshot).collect();
-    let pending = pending_replacements(&standing, usize::try_from(replicas).unwrap_or(usize::MAX), now);
-    pending.into_iter().map(|one| one.old.name.clone()).collect()
-}
-
-/// How many those are.
-pub(super) fn count_being_replaced(snapshot: &Snapshot, pool: &NodePool, now: Timestamp) -> u32 {
-    u32::try_from(being_replaced(snapshot, pool, now).len()).unwrap_or(u32::MAX)
+/// How many nodes of a NodePool of fixed size are being replaced. They carry no mark, but count against its budgets.
+pub(super) fn count_being_replaced(input: OutlookInput<'_>, snapshot: &Snapshot, pool: &NodePool) -> u32 {
+    let replaced = nodes_being_replaced(snapshot, pool, input.settings, input.now);
+    u32::try_from(replaced.len()).unwrap_or(u32::MAX)
 }
 
 /// A copy of the cluster on which the decider runs.
@@ -155,7 +146,7 @@ impl<'a> Run<'a> {
     pub(super) fn lift_budgets(&mut self, budgets: &BudgetsAhead<'_>) {
         let pools: Vec<Arc<NodePool>> = self.input.snapshot.pools().values().cloned().collect();
         for pool in pools {
-            let replaced = count_being_replaced(&self.snapshot, &pool, self.input.now);
+            let replaced = count_being_replaced(self.input, &self.snapshot, &pool);
             let begun = counted_nodes(&self.snapshot, &pool).saturating_add(replaced);
             let budget = |reason| {
                 let nodes = BudgetNodes::Count(begun.saturating_add(budgets.most(&pool, reason)?.max(1)));

@@ -3,14 +3,16 @@
 //! A replacement names the node that it is made for (annotation `napkeeper.io/replaces`), and only that one goes for it. All is
 //! read from the NodeClaims, so that nothing is forgotten by a restart, and the history of nodes knows what came in place of which.
 
-use super::scale_down_order::PoolMember;
+use super::scale_down_order::{PoolMember, standing_claims};
 use super::{StaticPool, StaticPoolReconciler};
-use crate::disruption::BUDGET_RETRY;
+use crate::disruption::{BUDGET_RETRY, DriftDetector, Expiry};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::NodePool;
 use crate::model::cluster::replacement::Replacement;
 use crate::model::names::ClaimName;
+use crate::model::settings::Settings;
 use crate::plan::ClaimDraft;
+use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -21,9 +23,9 @@ const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 
 /// A NodeClaim that was created to replace another, while both stand.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct StaticReplacement<'a> {
-    pub(crate) new: &'a Arc<Claim>,
-    pub(crate) old: &'a Arc<Claim>,
+pub(super) struct StaticReplacement<'a> {
+    pub(super) new: &'a Arc<Claim>,
+    pub(super) old: &'a Arc<Claim>,
 }
 
 /// The replacements among the NodeClaims of a static pool that stand: those that are not ready yet, then the newest.
@@ -39,29 +41,47 @@ fn replacements<'a>(standing: &[&'a Arc<Claim>], now: Timestamp) -> Vec<StaticRe
     found
 }
 
-/// The replacements of a static pool that it does not need to be complete: one that it needs takes the place of a node that is gone.
-pub(crate) fn pending_replacements<'a>(
+/// Those of nodes that are still outdated, or that are not ready yet. One that the pool needs to be complete is none: it takes the
+/// place of a node that is gone. Why a node has drifted may not be known right after a start, but its NodeClaim says that it has.
+fn needed_replacements<'a>(
     standing: &[&'a Arc<Claim>],
-    replicas: usize,
-    now: Timestamp,
+    (replicas, now): (usize, Timestamp),
+    has_cause: impl Fn(&Claim) -> bool,
 ) -> Vec<StaticReplacement<'a>> {
     let mut found = replacements(standing, now);
+    let is_outdated = |old: &Claim| old.status.drifted.is_some() || has_cause(old);
+    found.retain(|one| one.new.status.initialized.is_none() || is_outdated(one.old));
     found.truncate(standing.len().saturating_sub(replicas));
     found
 }
 
+/// The nodes of a static pool for which a replacement is on its way or ready.
+pub(crate) fn nodes_being_replaced(
+    snapshot: &Snapshot,
+    pool: &NodePool,
+    settings: &Settings,
+    now: Timestamp,
+) -> Vec<ClaimName> {
+    let Some(replicas) = pool.replicas else { return Vec::new() };
+    let standing: Vec<&Arc<Claim>> = standing_claims(pool, snapshot).collect();
+    if standing.iter().all(|claim| claim.spec.replaces.is_empty()) {
+        return Vec::new();
+    }
+    let detector = DriftDetector::new(pool, snapshot, now);
+    let has_cause = |old: &Claim| detector.drift_of(old).is_some() || Expiry::soon(old, settings, now).is_some();
+    let needed = needed_replacements(&standing, (usize::try_from(replicas).unwrap_or(usize::MAX), now), has_cause);
+    needed.into_iter().map(|one| one.old.name.clone()).collect()
+}
+
 impl<'a> StaticPoolReconciler<'a, '_> {
-    /// The replacements of a pool's nodes that are still outdated, or not ready yet. Why a node has drifted may not be known right
-    /// after a start, but its NodeClaim says that it has.
+    /// The replacements that count beside the nodes that a pool should have.
     pub(super) fn replacements_of(&self, static_pool: &StaticPool<'a>) -> Vec<StaticReplacement<'a>> {
-        let is_outdated = |old: &Claim| {
-            let has_cause = |m: &PoolMember<'_>| m.claim.name == old.name && m.cause.is_some();
-            old.status.drifted.is_some() || static_pool.members.iter().any(has_cause)
+        let standing: Vec<&Arc<Claim>> = static_pool.members.iter().map(|member| member.claim).collect();
+        let has_cause = |old: &Claim| {
+            let is_outdated = |m: &PoolMember<'_>| m.claim.name == old.name && m.cause.is_some();
+            static_pool.members.iter().any(is_outdated)
         };
-        let mut found = self.all_replacements(static_pool);
-        found.retain(|one| one.new.status.initialized.is_none() || is_outdated(one.old));
-        found.truncate(static_pool.members.len().saturating_sub(static_pool.replicas));
-        found
+        needed_replacements(&standing, (static_pool.replicas, self.now), has_cause)
     }
 
     /// Those whose cause has gone, and those that the pool needs to be complete, too.

@@ -67,23 +67,25 @@ pub(crate) struct ManifestSet {
     pub(crate) objects: Vec<RetainedObject>,
     /// Names of the sources.
     files: Vec<Arc<str>>,
-    /// Of each object that is in several files, the sources of all but the first. If there is one, each folder is a cluster.
+    /// Of each object that is in several files, the source of the second. If there is one, each folder is a cluster.
     repeated: Vec<usize>,
 }
 
 impl ManifestSet {
     /// All objects of the files of these names.
     pub(crate) fn new(objects: Vec<RetainedObject>, files: Vec<Arc<str>>) -> Self {
-        let mut seen = BTreeMap::new();
-        let again = objects.iter().filter_map(|retained| {
-            let before = seen.insert(ObjectIdentity::of(&retained.object)?, retained.at.source)?;
-            (before != retained.at.source).then_some(retained.at.source)
-        });
-        let repeated = again.collect();
+        let (mut first, mut second) = (BTreeMap::new(), BTreeMap::new());
+        for retained in &objects {
+            let (Some(identity), source) = (ObjectIdentity::of(&retained.object), retained.at.source) else { continue };
+            if *first.entry(identity).or_insert(source) != source {
+                second.entry(identity).or_insert(source);
+            }
+        }
+        let repeated = second.into_values().collect();
         Self { objects, files, repeated }
     }
 
-    /// Of each object that is in several files, the sources of all but the first.
+    /// Of each object that is in several files, the source of the second.
     pub(crate) fn repeated(&self) -> &[usize] {
         &self.repeated
     }

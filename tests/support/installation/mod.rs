@@ -74,7 +74,8 @@ impl Installation {
         let folder = self.env.folder().join("repository");
         let cluster = folder.join(CLUSTER);
         std::fs::create_dir_all(&cluster)?;
-        for part in ["kustomize", "manifests"] {
+        std::fs::create_dir_all(folder.join("manifests"))?;
+        for part in ["kustomize", "manifests/crds"] {
             run(Command::new("cp").arg("-R").arg(repository(part)).arg(folder.join(part))).await?;
         }
         let id: Vec<&str> = self.env.cluster_id().split('/').collect();

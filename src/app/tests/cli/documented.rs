@@ -33,9 +33,15 @@ const ABSENT: [(&str, &str); 13] = [
 const REAL: [&str; 8] = ["bash", "cat", "cp", "date", "grep", "mkdir", "sed", "xargs"];
 
 /// Runs what needs neither a cluster nor Azure. Of all else the options are read: the first that is unknown is an error,
-/// and `--help` ends the program.
+/// and `--help` ends the program. Files of the repository that are named must be there.
 const NAPKEEPER: &str = r#"#!/usr/bin/env bash
 echo "napkeeper $*" >> "$CALLS"
+for argument in "$@"; do
+  case $argument in
+    manifests/*|policies/*|src/*)
+      [[ -e $argument ]] || echo "napkeeper $*: there is no $argument" >> "$FAILED" ;;
+  esac
+done
 case "$1 $2" in
   completion\ *|man\ *|policies\ export|rules\ *|schema\ *|version\ *) "$BINARY" "$@" 2> "$CALLS.$$" ;;
   *) "$BINARY" "$@" --help > /dev/null 2> "$CALLS.$$" ;;

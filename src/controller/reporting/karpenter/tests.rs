@@ -322,8 +322,11 @@ fn the_replacement_of_a_node_without_a_mark_is_a_decision() {
     let mut busy = Busy::new();
     let mut unmarked = claim("fixed-a");
     unmarked.status.disrupted = None;
+    let mut new = claim("fixed-c");
+    new.spec.replaces = vec![unmarked.name.clone()];
     busy.snapshot.put_claim(unmarked);
     busy.done(&draft("fixed-c", &["fixed-a"], &[]));
+    busy.snapshot.put_claim(new);
     busy.done(&Command::delete_claim(claim("fixed-a").reference(), "drifted"));
     let decisions = "karpenter_voluntary_disruption_decisions_total";
     assert_eq!(busy.total(decisions, &["decision=\"replace\"", "reason=\"drifted\""]), 1.0);
