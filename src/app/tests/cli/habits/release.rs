@@ -20,30 +20,48 @@ struct Release {
     server: String,
 }
 
+/// What the jobs before the last one have made, and the sources.
+fn artifacts() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for system in SYSTEMS {
+        let program = built(at, system);
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::write(program, format!("#!/bin/sh\necho {system}\n")).unwrap();
+    }
+    fs::create_dir(at.join("build/sbom")).unwrap();
+    fs::write(at.join("build/sbom/napkeeper.cdx.json"), "{}").unwrap();
+    fs::create_dir(at.join(".github")).unwrap();
+    for file in ["LICENSE", ".github/krew.yaml"] {
+        fs::copy(root().join(file), at.join(file)).unwrap();
+    }
+    let git = "git init -q && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a";
+    succeeds(Command::new("bash").args(["-c", git]).current_dir(at));
+    folder
+}
+
+/// The program for a system among the artifacts.
+fn built(at: &Path, system: &str) -> PathBuf {
+    let artifact = if system.starts_with("linux") { "linux" } else { "macos" };
+    at.join("build").join(artifact).join(system).join("napkeeper")
+}
+
+/// A step of the last job of the workflow.
+fn step(at: &Path, id: &str) -> Command {
+    let mut bash = Command::new("bash");
+    bash.args(["--noprofile", "--norc", "-e", "-o", "pipefail", "-c", &script_of("release", id)]);
+    let server = ("GITHUB_SERVER_URL", "https://github.com");
+    bash.current_dir(at).envs([("GITHUB_REF_NAME", TAG), ("GITHUB_REPOSITORY", REPOSITORY), server]);
+    bash.env("GITHUB_WORKSPACE", at);
+    bash
+}
+
 impl Release {
     fn make() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = artifacts();
         let at = folder.path();
-        for system in SYSTEMS {
-            let artifact = if system.starts_with("linux") { "linux" } else { "macos" };
-            let program = at.join("build").join(artifact).join(system).join("napkeeper");
-            fs::create_dir_all(program.parent().unwrap()).unwrap();
-            fs::write(program, format!("#!/bin/sh\necho {system}\n")).unwrap();
-        }
-        fs::create_dir(at.join("build/sbom")).unwrap();
-        fs::write(at.join("build/sbom/napkeeper.cdx.json"), "{}").unwrap();
-        fs::create_dir(at.join(".github")).unwrap();
-        for file in ["LICENSE", ".github/krew.yaml"] {
-            fs::copy(root().join(file), at.join(file)).unwrap();
-        }
-        let git = "git init -q && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a";
-        succeeds(Command::new("bash").args(["-c", git]).current_dir(at));
         for id in ["archives", "plugin"] {
-            let mut bash = Command::new("bash");
-            bash.args(["--noprofile", "--norc", "-e", "-o", "pipefail", "-c", &script_of("release", id)]);
-            let server = ("GITHUB_SERVER_URL", "https://github.com");
-            bash.current_dir(at).envs([("GITHUB_REF_NAME", TAG), ("GITHUB_REPOSITORY", REPOSITORY), server]);
-            succeeds(bash.env("GITHUB_WORKSPACE", at));
+            succeeds(&mut step(at, id));
         }
         let server = serve(at.join("dist"));
         Self { folder, server }
@@ -289,6 +307,19 @@ fn the_action_downloads_its_own_release_and_verifies_it() {
     }
     let (code, text) = action(&release, "");
     assert!(code == Some(1) && text.contains("nothing was installed") && !program.exists(), "{text}");
+}
+
+#[test]
+fn a_linux_program_above_40_mib_is_not_released() {
+    let folder = artifacts();
+    let program = fs::File::options().write(true).open(built(folder.path(), "linux_arm64")).unwrap();
+    program.set_len(40 << 20).unwrap();
+    succeeds(&mut step(folder.path(), "archives"));
+    fs::remove_dir_all(folder.path().join("dist")).unwrap();
+    program.set_len((40 << 20) + 1).unwrap();
+    let output = step(folder.path(), "archives").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success() && said.contains("the program for linux_arm64 has 41943041 bytes"), "{said}");
 }
 
 #[test]
