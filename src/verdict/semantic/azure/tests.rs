@@ -377,7 +377,7 @@ fn a_pool_uses_the_class_of_its_own_cluster() {
     assert_eq!(files("NK2", &[("dev/a.yaml", &a), ("prod/a.yaml", &a)]), []);
     let found = files("NK2", &[("dev/a.yaml", &a), ("prod/a.yaml", &b)]);
     assert!(
-        found.len() == 1 && found[0].file == "prod/a.yaml" && found[0].message.contains("AKSNodeClass \"a\" not found"),
+        found.len() == 1 && found[0].file == "prod/a.yaml" && found[0].message.contains("no valid AKSNodeClass \"a\""),
         "{found:?}"
     );
 }
