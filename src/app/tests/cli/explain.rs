@@ -230,26 +230,12 @@ fn a_new_node_is_shown_with_its_price_and_the_sizes_that_were_too_small() {
 
 #[test]
 fn beside_another_karpenter_the_answer_says_that_it_decides() {
-    let mut claim = json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": meta("general-x2k9q"),
-        "spec": {
-            "nodeClassRef": { "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default" },
-            "requirements": [],
-        },
-    });
+    let mut claim = json!({ "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": meta("general-x2k9q") });
+    let class = json!({ "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default" });
+    claim["spec"] = json!({ "nodeClassRef": class, "requirements": [] });
     claim["metadata"]["labels"] = json!({ "karpenter.sh/nodepool": "general" });
     claim["metadata"]["finalizers"] = json!(["karpenter.sh/termination"]);
-    let last = |objects: Vec<Value>| {
-        let folder = tempfile::tempdir().unwrap();
-        let file = saved(folder.path(), objects);
-        let output = explain(&["web-0", "-n", "shop", "--from", file.to_str().unwrap()]);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        stdout(&output).lines().last().unwrap().to_owned()
-    };
-    let (pool, pod) = (general(), pod("web-0", "1", json!({})));
-    assert!(!last(vec![pool.clone(), pod.clone()]).contains("Karpenter"));
-    let with = last(vec![pool, pod, claim]);
-    assert_eq!(with, "managed NAP or another Karpenter launches the nodes, and may choose others");
+    golden("beside-karpenter", ("web-0", 0), vec![general(), pod("web-0", "1", json!({})), claim], &[]);
 }
 
 #[test]
