@@ -30,8 +30,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) use synced::Synced;
-use synced::{NotFollowed, Urls, substituted, synced};
-pub(crate) use tree::{Disk, OnDisk, Tree};
+use synced::{Known, substituted, synced};
+pub(crate) use tree::{Disk, OnDisk, Tree, is_unlisted};
 
 /// The name of the standard input among the files.
 pub(crate) const STDIN_NAME: &str = "<stdin>";
@@ -96,8 +96,10 @@ pub(crate) struct Contents {
     pub(crate) others: BTreeMap<OtherFile, usize>,
     /// How many files were left out as patches of kustomizations that are not built.
     pub(crate) patches: usize,
-    /// Why kustomizations were not built, and ApplicationSets not followed, a sentence for each.
+    /// Why kustomizations were not built, a sentence for each.
     pub(crate) not_built: Vec<String>,
+    /// Why folders of ApplicationSets are not known, a sentence for each.
+    pub(crate) not_followed: Vec<String>,
     /// What the objects in the repository sync from it.
     pub(crate) synced: Vec<Synced>,
 }
@@ -121,7 +123,7 @@ pub(crate) struct Render {
 pub(crate) fn load(path: &Path, reading: &ReadingArgs) -> anyhow::Result<Loaded> {
     let selection = Selection { paths: vec![path.to_owned()], explicit: true, reading: reading.clone() };
     let contents = read_disk(&selection)?;
-    for sentence in &contents.not_built {
+    for sentence in contents.not_built.iter().chain(&contents.not_followed) {
         output::warning(sentence);
     }
     let mut others = contents.others.clone();
@@ -190,12 +192,12 @@ fn follow(
     let given = selection.real_paths(tree);
     let mut read = given.clone();
     let mut next = 0;
-    let (mut urls, mut not_followed) = (Urls::new(), NotFollowed::new());
+    let mut known = Known::default();
     loop {
         let new = files.all.get(next..).unwrap_or_default();
         let new: Vec<(&Path, &Source)> =
             new.iter().filter_map(|(real, source)| Some((real.as_deref()?, source))).collect();
-        let synced = synced(tree, &new, &mut urls, &mut not_followed);
+        let synced = synced(tree, &new, &mut known);
         next = files.all.len();
         // A file that is given by name is read alone.
         let from_folders = synced.iter().filter(|one| one.leads_on() && !given.contains(&one.by));
@@ -204,8 +206,9 @@ fn follow(
         contents.synced.extend(synced);
         if unread.is_empty() {
             // Of a whole repository everything is read anyway.
-            not_followed.retain(|(root, _)| !given.iter().any(|path| root.starts_with(path)));
-            contents.not_built.extend(not_followed.into_iter().map(|(_, sentence)| sentence));
+            let is_read = |root: &Path| given.iter().any(|path| root.starts_with(path));
+            let others = known.not_followed.into_iter().filter(|one| !given.contains(&one.by) && !is_read(&one.root));
+            contents.not_followed = others.map(|one| one.sentence).collect();
             return Ok(());
         }
         let loaded = load(&unread.iter().map(|path| relative(path)).collect::<Vec<_>>())?;

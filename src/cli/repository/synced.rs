@@ -1,6 +1,6 @@
 //! What Flux and Argo CD sync: the folders that their objects name, and the variables that Flux replaces there.
 
-use super::application_sets::Generators;
+use super::application_sets::{Found, Generators, RepositoryFiles};
 use super::paths::relative;
 use super::tree::Tree;
 use napkeeper_api::manifests::{self, Source, items};
@@ -36,38 +36,60 @@ impl Synced {
 }
 
 /// The sources of Flux by namespace and name, with their URLs.
-pub(super) type Urls = BTreeMap<(String, String), String>;
+type Urls = BTreeMap<(String, String), String>;
 
-/// Why paths are not followed, a sentence for each, with the root of the repository.
-pub(super) type NotFollowed = Vec<(PathBuf, String)>;
+/// What is known while objects are followed.
+#[derive(Default)]
+pub(super) struct Known {
+    urls: Urls,
+    /// By root.
+    repositories: BTreeMap<PathBuf, Repository>,
+    /// What is not followed.
+    pub(super) not_followed: Vec<NotFollowed>,
+}
+
+struct Repository {
+    /// The names of the repositories that it is a clone of.
+    remotes: BTreeSet<String>,
+    files: RepositoryFiles,
+}
+
+/// An ApplicationSet whose folders are not all known.
+pub(super) struct NotFollowed {
+    /// Its file, by the real path.
+    pub(super) by: PathBuf,
+    /// The root of the repository.
+    pub(super) root: PathBuf,
+    /// Why, as a sentence.
+    pub(super) sentence: String,
+}
 
 /// What the objects among these files sync from the repository. What is of another repository, by its URL, or is not there, is left
 /// out.
-pub(super) fn synced(
-    tree: &impl Tree,
-    files: &[(&Path, &Source)],
-    urls: &mut Urls,
-    not_followed: &mut NotFollowed,
-) -> Vec<Synced> {
+pub(super) fn synced(tree: &impl Tree, files: &[(&Path, &Source)], known: &mut Known) -> Vec<Synced> {
     let files: Vec<_> = files.iter().filter(|(_, source)| may_sync(&source.text)).collect();
     let objects = files
         .iter()
         .flat_map(|(file, source)| source.parsed().documents.iter().flat_map(items).map(|(_, value)| (*file, value)));
     let objects: Vec<(&Path, &Value)> = objects.collect();
+    let Known { urls, repositories, not_followed } = known;
     urls.extend(objects.iter().filter_map(|(_, value)| url(value)));
-    let mut remotes_by_root = BTreeMap::new();
     let mut found = Vec::new();
     for (file, value) in objects {
         let Some(root) = tree.root(file) else { continue };
-        let remotes = remotes_by_root.entry(root.clone()).or_insert_with(|| remotes(&root));
+        let repository = repositories
+            .entry(root.clone())
+            .or_insert_with(|| Repository { remotes: remotes(&root), files: RepositoryFiles::default() });
+        let Repository { remotes, files } = &*repository;
         let is_foreign = |url: &str| !remotes.is_empty() && !remotes.contains(last_part(url));
         let named = match (group(value), &value["kind"]) {
             ("argoproj.io", kind) if kind == "ApplicationSet" => {
-                let (paths, unknown) = Generators { tree, root: &root, is_foreign: &is_foreign }.paths(value);
+                let Found { paths, unknown } = Generators::new(tree, &root, &is_foreign, files).found(value);
                 if !unknown.is_empty() {
-                    not_followed.push((root.clone(), sentence(file, value, &unknown)));
+                    let sentence = sentence(file, value, unknown);
+                    not_followed.push(NotFollowed { by: file.to_owned(), root: root.clone(), sentence });
                 }
-                paths
+                paths.into_iter().collect()
             }
             _ => paths(value, urls),
         };
@@ -82,12 +104,12 @@ pub(super) fn synced(
     found
 }
 
-fn sentence(file: &Path, set: &Value, unknown: &[String]) -> String {
+fn sentence(file: &Path, set: &Value, unknown: BTreeSet<String>) -> String {
     format!(
-        "{}: ApplicationSet {} is not followed where the cluster decides ({}): pass the folders that it syncs",
+        "{}: folders of ApplicationSet {} are not known from the repository alone ({}): pass those that it syncs",
         relative(file).display(),
         set["metadata"]["name"].as_str().unwrap_or_default(),
-        unknown.join(", ")
+        unknown.into_iter().collect::<Vec<_>>().join(", ")
     )
 }
 
@@ -99,6 +121,7 @@ fn may_sync(text: &str) -> bool {
 }
 
 /// A path of a repository.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NamedPath {
     pub(super) path: String,
     /// The repository, where it is known.

@@ -15,12 +15,20 @@ pub(crate) trait Tree: Sync {
     fn is_folder(&self, real: &Path) -> bool;
     /// The root of the repository that a file is in, by its real path; `None` if it is in none.
     fn root(&self, file: &Path) -> Option<PathBuf>;
-    /// The files in a folder and below it, by their real paths, in order; not those of hidden folders.
+    /// The files in a folder and below it, by their real paths, in order; hidden ones too, but not what is passed over.
     fn files(&self, real: &Path) -> Vec<PathBuf>;
     /// A file by its real path; `None` if it cannot be read.
     fn read(&self, real: &Path) -> Option<Source>;
+    /// Files at once by their real paths; those that cannot be read are left out.
+    fn read_all(&self, real: &[PathBuf]) -> Vec<(PathBuf, Source)>;
     /// A folder on disk that holds what a folder does, with these files; all by their real paths.
     fn on_disk(&self, folder: &Path, files: &BTreeSet<PathBuf>) -> io::Result<OnDisk>;
+}
+
+/// True for the name of a file or folder that is passed over even where hidden ones are listed.
+pub(crate) fn is_unlisted(name: &Path) -> bool {
+    let is_hidden = name.to_string_lossy().starts_with('.');
+    name == Path::new(".git") || !is_hidden && manifests::is_skipped(name)
 }
 
 /// A folder on disk.
@@ -61,7 +69,7 @@ impl Tree for Disk {
     fn files(&self, real: &Path) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(real).into_iter().flatten().filter_map(Result::ok);
         let mut found = Vec::new();
-        for entry in entries.filter(|entry| !manifests::is_skipped(Path::new(&entry.file_name()))) {
+        for entry in entries.filter(|entry| !is_unlisted(Path::new(&entry.file_name()))) {
             // Links are not followed: they may be cyclic.
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => found.extend(self.files(&entry.path())),
@@ -75,6 +83,10 @@ impl Tree for Disk {
 
     fn read(&self, real: &Path) -> Option<Source> {
         manifests::load(&[relative(real)]).files.pop()
+    }
+
+    fn read_all(&self, real: &[PathBuf]) -> Vec<(PathBuf, Source)> {
+        real.iter().filter_map(|file| Some((file.clone(), self.read(file)?))).collect()
     }
 
     fn on_disk(&self, folder: &Path, _: &BTreeSet<PathBuf>) -> io::Result<OnDisk> {

@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         // A closed pipe does not change the result.
         if super::is_broken_pipe(&error) { Ok(()) } else { Err(error) }
     })?;
-    for sentence in &report.input.not_built {
+    for sentence in report.input.not_built.iter().chain(&report.input.not_followed) {
         output::warning(sentence);
     }
     for problem in &report.input.unreadable {

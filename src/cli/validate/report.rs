@@ -49,6 +49,9 @@ pub(super) struct Summary {
     /// Why others were not, a sentence for each.
     #[serde(rename = "notBuilt")]
     pub(super) not_built: Vec<String>,
+    /// Why folders of ApplicationSets are not known, a sentence for each.
+    #[serde(rename = "notFollowed")]
+    pub(super) not_followed: Vec<String>,
     /// Values that were left open: variables in them are replaced later.
     pub(super) open: usize,
     /// Objects that are in another file too, so that only those of a folder are compared.
@@ -84,6 +87,7 @@ impl Report {
             excluded: others(OtherFile::Excluded),
             kustomizations,
             not_built: input.not_built.clone(),
+            not_followed: input.not_followed.clone(),
             open,
             repeated,
             revision: input.revision.clone(),

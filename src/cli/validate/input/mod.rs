@@ -71,6 +71,8 @@ pub(super) struct Input {
     pub(super) patches: usize,
     /// Why kustomizations were not built.
     pub(super) not_built: Vec<String>,
+    /// Why folders of ApplicationSets are not known.
+    pub(super) not_followed: Vec<String>,
     /// How many files were left out since they are no manifests.
     pub(super) others: BTreeMap<OtherFile, usize>,
     /// What the objects in the repository sync from it.
@@ -81,8 +83,8 @@ pub(super) struct Input {
 
 impl Input {
     fn of(contents: Contents) -> Self {
-        let Contents { files, renders, unreadable, others, patches, not_built, synced } = contents;
-        let mut input = Self { unreadable, others, patches, not_built, synced, ..Self::default() };
+        let Contents { files, renders, unreadable, others, patches, not_built, not_followed, synced } = contents;
+        let mut input = Self { unreadable, others, patches, not_built, not_followed, synced, ..Self::default() };
         for source in files {
             let path = Path::new(&*source.file);
             let origin =

@@ -2,7 +2,7 @@
 
 use super::git::{Blob, Repository};
 use crate::repository::{
-    self, Contents, Exclusions, OnDisk, Selection, Tree, absolute, is_kustomization, problem, relative,
+    self, Contents, Exclusions, OnDisk, Selection, Tree, absolute, is_kustomization, is_unlisted, problem, relative,
 };
 use napkeeper_api::config;
 use napkeeper_api::manifests::{
@@ -47,8 +47,13 @@ impl Revision {
 
     /// All at once: Git is started for each reading.
     fn read_kustomizations(&self) -> anyhow::Result<BTreeMap<PathBuf, Source>> {
-        let is_wanted = |blob: &&Blob| is_kustomization(Path::new(&blob.path)) && blob.size <= MAX_FILE_BYTES;
-        let blobs: Vec<Blob> = self.files.iter().filter(is_wanted).cloned().collect();
+        let is_wanted = |blob: &&Blob| is_kustomization(Path::new(&blob.path));
+        self.read_blobs(self.files.iter().filter(is_wanted))
+    }
+
+    /// Files by the paths that they would have, without those that are no text or too large.
+    fn read_blobs<'b>(&self, blobs: impl Iterator<Item = &'b Blob>) -> anyhow::Result<BTreeMap<PathBuf, Source>> {
+        let blobs: Vec<Blob> = blobs.filter(|blob| blob.size <= MAX_FILE_BYTES).cloned().collect();
         let texts = self.repository.read(&blobs)?.into_iter().map(String::from_utf8);
         let read = blobs.iter().zip(texts).filter_map(|(blob, text)| {
             let path = self.repository.root.join(&blob.path);
@@ -180,8 +185,8 @@ impl Tree for Revision {
     }
 
     fn files(&self, real: &Path) -> Vec<PathBuf> {
-        let is_hidden = |path: &Path| path.iter().any(|part| manifests::is_skipped(Path::new(part)));
-        let all = self.by_path.keys().filter(|path| path.strip_prefix(real).is_ok_and(|inside| !is_hidden(inside)));
+        let is_unlisted = |path: &Path| path.iter().any(|part| is_unlisted(Path::new(part)));
+        let all = self.by_path.keys().filter(|path| path.strip_prefix(real).is_ok_and(|inside| !is_unlisted(inside)));
         all.cloned().collect()
     }
 
@@ -189,9 +194,12 @@ impl Tree for Revision {
         if let Some(source) = self.kustomizations.get(real) {
             return Some(source.clone());
         }
-        let blob = self.blob(real).filter(|blob| blob.size <= MAX_FILE_BYTES)?;
-        let text = String::from_utf8(self.repository.read(std::slice::from_ref(blob)).ok()?.pop()?).ok()?;
-        Some(manifests::load_text(&relative(real).to_string_lossy(), text))
+        self.read_blobs(self.blob(real).into_iter()).ok()?.into_values().next()
+    }
+
+    fn read_all(&self, real: &[PathBuf]) -> Vec<(PathBuf, Source)> {
+        let blobs = real.iter().filter_map(|file| self.blob(file));
+        self.read_blobs(blobs).unwrap_or_default().into_iter().collect()
     }
 
     fn on_disk(&self, folder: &Path, files: &BTreeSet<PathBuf>) -> io::Result<OnDisk> {

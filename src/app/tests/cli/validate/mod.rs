@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod application_sets;
 mod clusters;
 mod formats;
 mod git;
@@ -35,6 +36,14 @@ fn found(folder: &Path, args: &[&str]) -> Vec<String> {
         format!("{}:{} {}", f["file"].as_str().unwrap(), f["line"], f["rule"].as_str().unwrap())
     };
     result["findings"].as_array().unwrap().iter().map(shown).collect()
+}
+
+/// The lines of errors, where everything could be read.
+fn errors(folder: &Path, args: &[&str]) -> Vec<String> {
+    let output = validate(folder, args);
+    assert!(output.status.code().is_some_and(|code| code < 2), "{}", stderr(&output));
+    let text = stdout(&output);
+    text.lines().filter(|line| line.contains(": error[")).map(ToOwned::to_owned).collect()
 }
 
 /// Writes files into a folder.

@@ -1,7 +1,6 @@
 //! Repositories that Flux and Argo CD sync: the folders that their objects name are read, and variables of Flux are replaced.
 
-use super::{class, stderr, stdout, validate, write};
-use std::path::Path;
+use super::{class, errors, stderr, stdout, validate, write};
 use std::process::Command;
 
 fn kustomization(name: &str, path: &str, more: &str) -> String {
@@ -39,13 +38,6 @@ fn repository() -> tempfile::TempDir {
     write(folder.path(), &files.each_ref().map(|(name, text)| (*name, text.as_str())));
     assert!(Command::new("git").args(["init", "-q"]).current_dir(folder.path()).status().unwrap().success());
     folder
-}
-
-fn errors(folder: &Path, args: &[&str]) -> Vec<String> {
-    let output = validate(folder, args);
-    assert!(output.status.code().is_some_and(|code| code < 2), "{}", stderr(&output));
-    let text = stdout(&output);
-    text.lines().filter(|line| line.contains(": error[")).map(ToOwned::to_owned).collect()
 }
 
 #[test]
@@ -103,74 +95,6 @@ fn what_an_application_of_argo_cd_syncs_is_read() {
     assert!(Command::new("git").args(["init", "-q"]).current_dir(folder.path()).status().unwrap().success());
     let found = errors(folder.path(), &["applications"]);
     assert_eq!(found, ["classes/a.yaml:6:12: error[NK1015] must be at least 10, got 5 (AKSNodeClass a: spec.maxPods)"]);
-}
-
-/// An ApplicationSet with these generators, whose applications have this path.
-fn application_set(name: &str, fields: &str, path: &str) -> String {
-    format!(
-        "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {{name: {name}, namespace: argocd}}\nspec:\n{fields}  \
-         template:\n    metadata: {{name: a}}\n    spec:\n      project: default\n      \
-         destination: {{server: \"https://kubernetes.default.svc\"}}\n      \
-         source: {{repoURL: \"https://example.com/fleet\", path: \"{path}\"}}\n"
-    )
-}
-
-#[test]
-fn what_an_application_set_generates_is_read() {
-    let url = "repoURL: \"https://example.com/fleet\", revision: main";
-    let list =
-        "  generators:\n  - list: {elements: [{cluster: west, of: {kind: a}}, {cluster: east, of: {kind: b}}]}\n";
-    let folders = format!(
-        "  goTemplate: true\n  generators:\n  - git: {{{url}, directories: [{{path: nodes/*}}, {{path: nodes/old, exclude: true}}]}}\n"
-    );
-    let files = format!(
-        "  goTemplate: true\n  generators:\n  - matrix:\n      generators:\n      \
-         - git: {{{url}, files: [{{path: \"config/**/*.json\"}}]}}\n      - list: {{elements: [{{what: \"of-{{{{.cluster.name}}}}\"}}]}}\n"
-    );
-    let other = "  generators:\n  - clusters: {}\n  - list: {elements: [{cluster: a}], elementsYaml: \"[]\"}\n";
-    let sets = [
-        ("sets/list.yaml", application_set("list", list, "of/{{cluster}}/{{of.kind}}")),
-        ("sets/folders.yaml", application_set("folders", &folders, "{{ .path.path }}")),
-        ("sets/files.yaml", application_set("files", &files, "{{index .path.segments 1}}/{{.what}}")),
-        ("sets/other.yaml", application_set("other", other, "{{name}}")),
-        ("sets/sprig.yaml", application_set("sprig", list, "{{ .cluster | lower }}")),
-    ];
-    let read = ["of/west/a", "of/east/b", "nodes/west", "prod/of-c1"];
-    let unread = ["of/west/b", "nodes/old", "nodes/west/deeper/unread", "prod/of-c2", "name"];
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
-    write(root, &sets.each_ref().map(|(name, text)| (*name, text.as_str())));
-    write(root, &[("config/prod/c1.json", "{\"cluster\": {\"name\": \"c1\"}}")]);
-    for path in read.iter().chain(&unread) {
-        write(root, &[(&format!("{path}/class.yaml"), &class(&path.replace('/', "-"), 5))]);
-    }
-    // What is below a folder is read with it.
-    std::fs::remove_dir_all(root.join("nodes/west/deeper")).unwrap();
-    let git = |args: &[&str]| assert!(Command::new("git").args(args).current_dir(root).status().unwrap().success());
-    git(&["init", "-q"]);
-    let found = |args: &[&str]| {
-        let mut found: Vec<String> =
-            errors(root, args).iter().map(|line| line.split("/class.yaml:").next().unwrap().to_owned()).collect();
-        found.sort();
-        found
-    };
-    let mut expected = read.map(ToOwned::to_owned);
-    expected.sort();
-    assert_eq!(found(&["sets"]), expected);
-    let said = stderr(&validate(root, &["sets"]));
-    for line in [
-        "sets/other.yaml: ApplicationSet other is not followed where the cluster decides (generator clusters, generator list): pass",
-        "sets/sprig.yaml: ApplicationSet sprig is not followed where the cluster decides (the path {{ .cluster | lower }}): pass",
-    ] {
-        assert!(said.contains(line), "{said}");
-    }
-    assert_eq!(said.lines().count(), 2, "{said}");
-    assert_eq!(stderr(&validate(root, &["."])), "", "everything is read");
-    git(&["add", "."]);
-    git(&["-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "a"]);
-    assert_eq!(found(&["sets", "--rev", "HEAD"]), expected);
-    git(&["remote", "add", "origin", "git@example.com:a/another.git"]);
-    assert_eq!(found(&["sets", "--allow-empty"]), [""; 0]);
 }
 
 /// What another repository syncs is not in this one, whatever its path.
