@@ -8,21 +8,26 @@ mod plan;
 mod pods;
 mod pool;
 mod provisioner;
+mod remaining;
+mod selector;
 
 use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::items;
 use napkeeper_api::yaml::edit::{self, EditableText};
 use napkeeper_api::yaml::{self, Document, Position, Problem, ProblemKind, spans};
 use plan::MigrationPlan;
+pub use remaining::{Remaining, remaining};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// What every text that needs migration has one of: objects of Karpenter and what names its labels, selectors of kustomizations, and
+/// What a text that needs migration has one of: objects of Karpenter and what names its labels, selectors of kustomizations, and
 /// operations of JSON patches.
 const KEYWORDS: [&str; 5] =
     ["karpenter", "version: v1beta1", "version: v1alpha", "/spec/disruption/expireAfter", "WhenUnderutilized"];
+/// Or one of these: selectors in other ways of writing. Most texts with them are of other tools.
+const OF_OTHERS_TOO: [&str; 3] = ["v1beta", "v1alpha", "Provisioner"];
 
 /// What became of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -72,11 +77,17 @@ pub struct Note {
 /// # Errors
 /// A [`Problem`]: the text is not YAML, or is written in a way that cannot be edited. Nothing is changed then.
 pub fn migrate(text: &str) -> Result<Migration, Problem> {
-    let mut result = Migration::default();
-    if !may_need(text) {
-        text.clone_into(&mut result.text);
-        return Ok(result);
+    let unchanged = || Migration { text: text.to_owned(), ..Migration::default() };
+    match may_need(text).then(|| all_documents(text)) {
+        None => Ok(unchanged()),
+        // What another tool reads need not be YAML.
+        Some(Err(_)) if !has_any(text, &KEYWORDS) && !is_yaml(text) => Ok(unchanged()),
+        Some(result) => result,
     }
+}
+
+fn all_documents(text: &str) -> Result<Migration, Problem> {
+    let mut result = Migration::default();
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);
     result.text.push_str(&text[..text.len() - body.len()]);
     let (mut lines, mut counted) = (0, 0);
@@ -90,7 +101,15 @@ pub fn migrate(text: &str) -> Result<Migration, Problem> {
 }
 
 fn may_need(text: &str) -> bool {
-    KEYWORDS.iter().any(|keyword| text.contains(keyword))
+    has_any(text, &KEYWORDS) || has_any(text, &OF_OTHERS_TOO)
+}
+
+fn has_any(text: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| text.contains(word))
+}
+
+fn is_yaml(text: &str) -> bool {
+    yaml::read("", text).problems.iter().all(|problem| problem.kind != ProblemKind::Syntax)
 }
 
 fn shift(at: Position, lines: usize) -> Position {
@@ -130,8 +149,9 @@ fn plan(value: &Value) -> MigrationPlan {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     match planner(text("apiVersion"), text("kind")) {
         Some(planner) => planner(&mut plan),
-        None if value.is_array() => kustomization::operations(&mut plan),
+        None if value.is_array() => kustomization::list(&mut plan),
         None if kustomization::is_kustomization(value) => kustomization::migrate(&mut plan),
+        None if kustomization::is_replacement(value) => kustomization::replacement(&mut plan, &Path::root()),
         None => pods::migrate(&mut plan, text("kind")),
     }
     plan

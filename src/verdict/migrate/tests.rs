@@ -444,9 +444,70 @@ replacements:
     assert_eq!(migrated(old).text, new);
     let windows = old.replace('\n', "\r\n");
     assert_eq!(migrated(&windows).text, new.replace('\n', "\r\n"));
-    // What cannot be read within is told, if there is more to change.
-    let broken = "patches:\n- target: {kind: NodePool, version: v1beta1}\n  patch: 'karpenter: ['\n";
-    assert!(migrated(broken).notes[0].message.starts_with("this patch was not migrated: "));
+}
+
+#[test]
+fn selectors_are_found_however_they_are_written() {
+    for old in [
+        "patches:\n- target: {kind: NodePool, version: \"v1beta1\"}\n  path: a.yaml\n",
+        "{\"patches\": [{\"target\": {\"kind\": \"NodePool\", \"version\": \"v1beta1\"}, \"path\": \"a.yaml\"}]}\n",
+        "patches:\n- target: {group: karpenter.sh, version: v1beta1}\n  path: a.yaml\n",
+        "patches:\n- target: {kind: NodePool|NodeClaim, version: v1beta1}\n  path: a.yaml\n",
+        "Patches:\n- Target: {Kind: NodePool, Version: 'v1beta1'}\n  path: a.yaml\n",
+        "apiVersion: kustomize.config.k8s.io/v1\nreplacements:\n- source: {kind: NodePool, version: 'v1beta1'}\n",
+        "source: {kind: NodePool, version: 'v1beta1'}\ntargets:\n- select: {kind: NodePool, version: 'v1beta1'}\n",
+        "- sourceValue: a\n  targets:\n  - select: {kind: NodePool, version: 'v1beta1'}\n",
+    ] {
+        assert_eq!(migrated(old).text, old.replace("v1beta1", "v1"));
+        assert_eq!(remaining(&migrated(old).text), []);
+    }
+    let old = "patches:\n- target: {kind: Provisioner, name: default}\n  path: a.yaml\n";
+    assert_eq!(migrated(old).text, old.replace("Provisioner", "NodePool"));
+}
+
+#[test]
+fn inline_json_patches_are_migrated() {
+    let old = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nmetadata: {name: a}\npatches:\n- patch: \
+               '[{\"op\": \"remove\", \"path\": \"/spec/disruption/expireAfter\"}]'\n";
+    assert_eq!(migrated(old).text, old.replace("disruption/", "template/spec/"));
+}
+
+#[test]
+fn what_remains_of_older_versions_is_found() {
+    for (text, paths) in [
+        ("patches:\n- target: {version: v1beta1}\n  path: a.yaml\n", &["patches[0].target"][..]),
+        ("patches:\n- target: {kind: NodePool}\n  patch: 'karpenter: ['\n", &["patches[0].patch"]),
+        (
+            "patchesStrategicMerge:\n- a.yaml\n- |\n  apiVersion: karpenter.sh/v1beta1\n  kind: NodePool\n  metadata: {name: a}\n",
+            &["patchesStrategicMerge[1]"],
+        ),
+        (
+            "kind: Kustomization\napiVersion: kustomize.toolkit.fluxcd.io/v1\nspec:\n  patches:\n  - target: {group: karpenter.sh, \
+             version: v1beta1, kind: NodePool}\n    patch: '[{op: remove, path: /spec/disruption/expireAfter}]'\n  healthChecks:\n  - \
+             {apiVersion: karpenter.sh/v1beta1, kind: NodePool, name: a}\n",
+            &["spec.patches[0].target", "spec.patches[0].patch", "spec.healthChecks[0]"],
+        ),
+        (
+            "kind: HelmRelease\nspec:\n  postRenderers:\n  - kustomize:\n      patches:\n      - target: {kind: AKSNodeClass, version: \
+             v1alpha2}\n        patch: '[]'\n",
+            &["spec.postRenderers[0].kustomize.patches[0].target"],
+        ),
+        ("kind: ConfigMap\ndata:\n  a: |\n    karpenter [\n  b: |\n    version: v1beta1\n", &[]),
+        ("kind: A\nsource: {kind: NodePool, version: v1beta1, path: a}\ntarget: {kind: NodePool, version: v1}\n", &[]),
+        ("metadata:\n  ownerReferences:\n  - {apiVersion: karpenter.sh/v1beta1, kind: NodePool, name: a}\n", &[]),
+    ] {
+        assert_eq!(remaining(text).iter().map(|one| one.path.to_string()).collect::<Vec<_>>(), paths, "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_yaml_is_refused_only_if_it_is_of_karpenter() {
+    for text in ["kind: Provisioner\na: [\n", "a: v1beta1\n---\nb: [\n"] {
+        assert_eq!(migrate(text).unwrap().text, text);
+        assert!(migrate(&format!("{text}karpenter")).is_err(), "{text}");
+    }
+    let shared = "patches:\n- target: &a {kind: NodePool, version: 'v1beta1'}\n- target: *a\n";
+    assert!(migrate(shared).is_err());
 }
 
 #[test]
