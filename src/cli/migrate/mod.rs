@@ -84,14 +84,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     }
     let reading = ReadingArgs { kustomize: Kustomize::Never, exclude: args.exclude.clone() };
     let selection = Selection { paths: args.paths.clone(), explicit: true, reading };
-    let AsWritten { loaded, beyond, kustomizations } = read_as_written(&selection)?;
+    let AsWritten { loaded, beyond, changing } = read_as_written(&selection)?;
     if loaded.files.is_empty() && loaded.unreadable.is_empty() && loaded.others.is_empty() {
         bail!("no .yaml, .yml or .json files in {}", output::path_list(&args.paths));
     }
     let mut result = migrated(loaded);
-    left::leave_patches(&mut result, &kustomizations);
+    left::leave_patches(&mut result, &changing);
     result.left.extend(left::beyond(&beyond));
-    result.left.extend(left::embedded(&result.files));
+    result.left.extend(left::remaining(&result));
     if args.write {
         write_all(&mut result);
     }

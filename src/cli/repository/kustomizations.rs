@@ -39,7 +39,7 @@ pub(crate) struct Kustomization {
     /// All files that it is built from, with its own and those of the kustomizations that it names, by their real paths.
     pub(crate) files: BTreeSet<PathBuf>,
     /// The folders of the kustomizations that it names, and so on.
-    bases: BTreeSet<PathBuf>,
+    pub(super) bases: BTreeSet<PathBuf>,
     /// Why it cannot be built from these files alone.
     pub(crate) obstacle: Option<Obstacle>,
 }
@@ -126,6 +126,16 @@ fn patches_of(kustomization: &Value) -> impl Iterator<Item = &str> {
     of_maps.filter_map(|patch| field(patch, "path").as_str()).chain(inline_or_file)
 }
 
+/// The files with replacements that a kustomization names.
+pub(super) fn replacements_of(kustomization: &Value) -> impl Iterator<Item = &str> {
+    list(kustomization, "replacements").iter().filter_map(|one| field(one, "path").as_str())
+}
+
+/// The folders of components that a kustomization names.
+pub(super) fn components_of(kustomization: &Value) -> impl Iterator<Item = &str> {
+    list(kustomization, "components").iter().filter_map(Value::as_str)
+}
+
 fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     field(value, name).as_array().map(Vec::as_slice).unwrap_or_default()
 }
@@ -146,7 +156,7 @@ impl Kustomization {
     }
 
     /// The kustomization in a folder, if there is one.
-    fn read(tree: &impl Tree, folder: &Path) -> Option<Self> {
+    pub(super) fn read(tree: &impl Tree, folder: &Path) -> Option<Self> {
         let own = kustomization_in(tree, folder)?;
         let mut one =
             Self { folder: folder.to_owned(), files: BTreeSet::new(), bases: BTreeSet::new(), obstacle: None };

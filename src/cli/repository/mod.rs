@@ -15,7 +15,7 @@ mod synced;
 mod tree;
 
 use crate::output;
-pub(crate) use as_written::{AsWritten, patches_in, read_as_written};
+pub(crate) use as_written::{AsWritten, Changing, read_as_written};
 use build::BuildError;
 use clap::ValueEnum;
 pub(crate) use exclusions::Exclusions;

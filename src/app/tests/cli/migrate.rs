@@ -232,3 +232,158 @@ fn a_manifest_in_a_text_is_told() {
     let result = json(&migrate(dir.path(), &["-o", "json"]));
     assert_eq!((&result["left"][0]["file"], &result["summary"]["left"]), (&"map.yaml".into(), &1.into()));
 }
+
+/// A NodePool of the version before the current one.
+fn old_pool(name: &str) -> String {
+    let spec = "  template:\n    spec:\n      requirements: []\n      nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: a}\n";
+    format!("apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata:\n  name: {name}\nspec:\n{spec}")
+}
+
+/// A repository with these files.
+fn repository(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join(".git")).unwrap();
+    for (file, text) in files {
+        let file = dir.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    dir
+}
+
+fn has(dir: &tempfile::TempDir, file: &str, part: &str) -> bool {
+    fs::read_to_string(dir.path().join(file)).unwrap().contains(part)
+}
+
+const MERGED: &str = "patchesStrategicMerge:\n- |\n  apiVersion: karpenter.sh/v1beta1\n  kind: NodePool\n  metadata: {name: a}\n  \
+                      spec: {weight: 5}\n";
+const SELECTOR: &str = "patches:\n- target: {kind: NodePool, version: \"v1beta1\"}\n  patch: '[]'\n";
+
+#[test]
+fn selectors_in_objects_of_flux_and_argo_cd_are_told() {
+    let flux = format!(
+        "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {{name: a}}\nspec:\n  {}",
+        SELECTOR.replace('\n', "\n  ")
+    );
+    let release = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: a}\nspec:\n  postRenderers:\n  - kustomize:\n      \
+                   patches:\n      - target: {kind: AKSNodeClass, version: v1alpha2}\n        patch: '[]'\n";
+    let application = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: a}\nspec:\n  source:\n    kustomize:\n      patches:\n      - \
+                       target: {group: karpenter.sh, version: v1beta1}\n        patch: '[]'\n";
+    let dir = repository(&[("flux.yaml", &flux), ("release.yaml", release), ("application.yaml", application)]);
+    let output = migrate(dir.path(), &["--write"]);
+    let said = stderr(&output);
+    for part in [
+        "warning: flux.yaml: not changed: spec.patches[0].target selects an older version",
+        "warning: release.yaml: not changed: spec.postRenderers[0].kustomize.patches[0].target selects an older version",
+        "warning: application.yaml: not changed: spec.source.kustomize.patches[0].target selects an older version",
+        "nothing to migrate; 3 left as is",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(migrate(dir.path(), &["--check"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_kustomization_with_a_name_stays_with_what_it_selects() {
+    let kustomization = format!("kind: Kustomization\nmetadata: {{name: a}}\nresources: [generated]\n{SELECTOR}");
+    let generated = "resources: [pool.yaml]\n";
+    let dir = repository(&[
+        ("kustomization.yaml", &kustomization),
+        ("generated/kustomization.yaml", generated),
+        ("generated/pool.yaml", &old_pool("a")),
+    ]);
+    let output = migrate(dir.path(), &["--write", "--exclude", "generated/"]);
+    let said = stderr(&output);
+    assert!(
+        said.contains("warning: kustomization.yaml: not changed: it patches what is in generated/pool.yaml"),
+        "{said}"
+    );
+    assert!(has(&dir, "kustomization.yaml", "v1beta1"));
+}
+
+#[test]
+fn something_remote_in_an_overlay_holds_back_only_what_selects_it() {
+    let base = format!("resources: [pool.yaml]\n{SELECTOR}");
+    let overlay = format!("resources:\n- ../base\n- https://example.com/pools.yaml\n{SELECTOR}");
+    let remote = format!("resources: [https://example.com/pools.yaml]\n{MERGED}{SELECTOR}");
+    let dir = repository(&[
+        ("base/kustomization.yaml", &base),
+        ("base/pool.yaml", &old_pool("a")),
+        ("overlay/kustomization.yaml", &overlay),
+        ("remote/kustomization.yaml", &remote),
+    ]);
+    let output = migrate(dir.path(), &["--write"]);
+    let said = stderr(&output);
+    for file in ["base/kustomization.yaml", "base/pool.yaml", "overlay/kustomization.yaml"] {
+        assert!(!has(&dir, file, "v1beta1"), "{file}: {said}");
+    }
+    assert!(has(&dir, "remote/kustomization.yaml", "v1beta1"), "{said}");
+    for part in [
+        "warning: overlay/kustomization.yaml: migrated with what is in base/pool.yaml, but it may also patch what is in \
+         https://example.com/pools.yaml",
+        "warning: remote/kustomization.yaml: not changed: it may patch what is in https://example.com/pools.yaml",
+        "3 of 3 migrated; 2 left as is",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn a_kustomization_that_selects_what_stays_and_what_moves_is_told() {
+    let overlay = format!("resources: [../base, ../generated]\n{SELECTOR}");
+    let dir = repository(&[
+        ("base/kustomization.yaml", "resources: [pool.yaml]\n"),
+        ("base/pool.yaml", &old_pool("a")),
+        ("generated/kustomization.yaml", "resources: [pool.yaml]\n"),
+        ("generated/pool.yaml", &old_pool("b")),
+        ("overlay/kustomization.yaml", &overlay),
+    ]);
+    let said = stderr(&migrate(dir.path(), &["--write", "--exclude", "generated/"]));
+    let part = "warning: overlay/kustomization.yaml: not changed: it patches what is in generated/pool.yaml, which stays as it is, and may \
+                patch what is in base/pool.yaml, which is migrated";
+    assert!(said.contains(part), "{said}");
+    assert!(has(&dir, "overlay/kustomization.yaml", "v1beta1") && !has(&dir, "base/pool.yaml", "v1beta1"));
+}
+
+#[test]
+fn patches_and_replacements_move_with_their_base() {
+    let patch = MERGED.replace("patchesStrategicMerge:\n-", "patches:\n- patch:");
+    let patch = patch.replace("\n  ", "\n    ");
+    let kustomization = format!("resources: [pool.yaml]\n{patch}replacements: [{{path: r.yaml}}]\n");
+    let replacement =
+        "source: {kind: NodePool, version: 'v1beta1'}\ntargets:\n- select: {kind: NodePool, version: 'v1beta1'}\n";
+    let dir = repository(&[
+        ("kustomization.yaml", &kustomization),
+        ("pool.yaml", &old_pool("a")),
+        ("r.yaml", replacement),
+        ("merged/kustomization.yaml", &format!("resources: [..]\n{MERGED}")),
+    ]);
+    let said = stderr(&migrate(dir.path(), &["--write"]));
+    for file in ["kustomization.yaml", "pool.yaml", "r.yaml"] {
+        assert!(!has(&dir, file, "v1beta1"), "{file}: {said}");
+    }
+    let part = "warning: merged/kustomization.yaml: not changed: patchesStrategicMerge[0] is a text with a manifest of an older version";
+    assert!(said.contains(part) && said.contains("3 of 3 migrated; 1 left as is"), "{said}");
+}
+
+#[test]
+fn files_that_are_given_by_name_are_protected_as_well() {
+    let kustomization = format!("resources: [../base, more.yaml]\n{SELECTOR}- path: patches/p.yaml\n- path: r.yaml\n");
+    let files = [
+        ("base/kustomization.yaml", "resources: [pool.yaml]\n"),
+        ("base/pool.yaml", &old_pool("a")[..]),
+        ("overlay/kustomization.yaml", &kustomization),
+        ("overlay/more.yaml", &old_pool("b")),
+        ("overlay/patches/p.yaml", &old_pool("a")),
+    ];
+    let dir = repository(&files);
+    let said = stderr(&migrate(dir.path(), &["--write", "overlay/patches/p.yaml"]));
+    let part =
+        "warning: overlay/patches/p.yaml: not changed: it patches what is in base/pool.yaml, which stays as it is";
+    assert!(said.contains(part), "{said}");
+    assert!(has(&dir, "overlay/patches/p.yaml", "v1beta1"));
+    // What selects a file that moves is told; other resources are not concerned.
+    let said = stderr(&migrate(dir.path(), &["--write", "overlay/more.yaml"]));
+    assert!(said.contains("warning: overlay/kustomization.yaml: not changed: it is built or synced"), "{said}");
+    assert!(!said.contains("base/pool.yaml") && !has(&dir, "overlay/more.yaml", "v1beta1"), "{said}");
+}
