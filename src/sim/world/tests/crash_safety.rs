@@ -18,6 +18,8 @@ use std::sync::Mutex;
 
 /// How long a world lasts.
 const LENGTH: SignedDuration = SignedDuration::from_mins(100);
+/// What is disrupted at its end has ended by then.
+const ENDS_WITHIN: SignedDuration = SignedDuration::from_mins(30);
 /// When load falls.
 const FALL: i64 = 15;
 /// Interruptions of a world in a plain run.
@@ -224,18 +226,20 @@ fn is_disrupting(world: &World) -> bool {
         })
 }
 
-/// Plays a world to its end, and returns the writes of the controller while nodes are disrupted, with their times.
+/// Plays a world to its end, or until what is disrupted then has ended, and returns the writes of the controller while nodes are
+/// disrupted, with their times.
 pub(super) fn play(world: &mut World) -> Result<Vec<(u64, Timestamp)>, String> {
     let end = world.started_at() + LENGTH;
     let mut writes = Vec::new();
-    while let Some(at) = world.next_instant().filter(|at| *at <= end) {
+    let is_in_time = |world: &World, at| at <= end || (at <= end + ENDS_WITHIN && is_disrupting(world));
+    while let Some(at) = world.next_instant().filter(|at| is_in_time(world, *at)) {
         let (first, was_disrupting) = (world.controller.writes, is_disrupting(world));
         world.step(at).map_err(|violation| violation.to_string())?;
         if was_disrupting || is_disrupting(world) {
             writes.extend((first..world.controller.writes).map(|write| (write, at)));
         }
     }
-    world.pass_time(end);
+    world.pass_time(end.max(world.now));
     Ok(writes)
 }
 
@@ -369,6 +373,16 @@ fn search_all(few: u64, world_of: impl Fn(u64) -> WorldSetup + Sync, methods: &[
     let seen = seen.into_inner().unwrap();
     let all_occur = methods.iter().all(|method| seen.contains(method));
     assert!(seeds.end - seeds.start < few || all_occur, "only {seen:?}");
+}
+
+/// Consolidation has begun two minutes before the end of this world.
+#[test]
+fn what_is_disrupted_at_the_end_of_a_world_is_waited_for() {
+    let setup = outdated_world_of(77);
+    let mut whole = World::new(catalog(), setup.clone()).unwrap();
+    let writes = play(&mut whole).unwrap();
+    let write = writes.into_iter().find(|(write, _)| *write == 100).unwrap();
+    assert_eq!(interrupt(&setup, &whole, write, Interruption::LeaseLost { is_sent: true }), None);
 }
 
 /// Of these interruptions three evicted pods that then went to a node about to be deleted, and were evicted once more.
