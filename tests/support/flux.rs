@@ -4,6 +4,7 @@
 //! that kustomize-controller watches.
 
 use crate::control_plane::{ControlPlane, Process, Program, kustomize_controller};
+use crate::manifests::repository;
 use crate::wait::eventually;
 use anyhow::{Context, Result, ensure};
 use axum::Router;
@@ -32,12 +33,25 @@ const SOURCES: [(&str, &str); 4] = [
 /// When a revision that has failed is tried again. Each try waits a minute for kinds that end in `Class`, whatever the timeout of
 /// the Kustomization, and the next revision waits for its end.
 const RETRY: &str = "2m";
-/// When a Kustomization that depends on another one asks for it again. It is Flux's choice, 30 s by default.
+/// How often a Kustomization checks whether those in its `dependsOn` are ready. Flux's default is 30 s.
 const DEPENDENCY: &str = "--requeue-dependency=5s";
 const PACKED_WITHIN: Duration = Duration::from_secs(30);
 const SYNCED_WITHIN: Duration = Duration::from_secs(120);
 
 type Artifacts = Arc<Mutex<BTreeMap<String, Bytes>>>;
+
+/// The fields of a Kustomization that docs/status.md advises.
+///
+/// # Errors
+/// When the page has no such example.
+pub fn documented_checks() -> Result<Value> {
+    let text = std::fs::read_to_string(repository("docs/status.md"))?;
+    let mut examples = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let example =
+        examples.find(|example| example.contains("healthCheckExprs")).context("docs/status.md has no example")?;
+    let mut fields: Value = serde_saphyr::from_str(example)?;
+    Ok(fields["spec"].take())
+}
 
 /// kustomize-controller beside a control plane, with one source.
 #[derive(Debug)]

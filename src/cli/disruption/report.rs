@@ -79,7 +79,7 @@ impl<'s> DisruptionReport<'s> {
     }
 
     fn write_move(&self, out: &mut dyn Write, number: usize, one: &NextMove) -> anyhow::Result<()> {
-        let (earliest, reason, saving) = (earliest(one), reason(one), one.saving().to_string());
+        let (earliest, reason, saving) = (earliest(one), one.reason.as_str(), one.saving().to_string());
         let evictions = plural(one.evictions(), "pod");
         writeln!(out, "{BOLD}{number:>3}{BOLD:#}  {earliest:<20}  {reason:<15}  {saving:>10}/h  {evictions}")?;
         let mut line = |label: &str, text: &str| writeln!(out, "     {DIM}{label:<11}{DIM:#} {}", one_line(text));
@@ -132,10 +132,6 @@ fn earliest(one: &NextMove) -> String {
     }
 }
 
-fn reason(one: &NextMove) -> &'static str {
-    one.reason.as_str()
-}
-
 fn texts(obstacles: &[Obstacle]) -> Vec<String> {
     obstacles.iter().map(ToString::to_string).collect()
 }
@@ -184,7 +180,7 @@ impl TextAndJson for DisruptionReport<'_> {
             let replacement = |(pool, offering): &(NodePoolName, _)| replacement_json(pool, offering);
             json!({
                 "number": number,
-                "reason": reason(one),
+                "reason": one.reason.as_str(),
                 "beginsNow": one.obstacles.is_empty(),
                 "earliest": one.earliest,
                 "nodes": one.sources.iter().map(source).collect::<Vec<_>>(),

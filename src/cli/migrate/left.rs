@@ -1,7 +1,7 @@
 //! What a migration leaves as it is, and why: what only a person can change, and patches of what it does not change.
 
 use super::{MigratedFile, MigrationResult};
-use crate::repository::{Changing, Obstacle, is_kustomization, relative};
+use crate::repository::{Changing, Disk, Obstacle, Tree, is_kustomization, relative};
 use napkeeper_api::manifests::{self, Problem, Source, items};
 use napkeeper_verdict::migrate::{Migration, migrate, remaining as remaining_in};
 use serde_json::Value;
@@ -61,8 +61,7 @@ struct Objects {
 
 impl Objects {
     fn of(file: &Path, migrated: Option<&MigratedFile>) -> Self {
-        let read = || manifests::load(&[relative(file)]).files.pop();
-        let source = migrated.map(|file| file.source.clone()).or_else(read);
+        let source = migrated.map(|file| file.source.clone()).or_else(|| Disk.read(file));
         let documents = source.iter().flat_map(|source| &source.parsed().documents);
         let all: BTreeSet<String> = documents.flat_map(items).filter_map(|(_, value)| name(value)).collect();
         let old = match migrated {

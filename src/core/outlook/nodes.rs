@@ -8,7 +8,7 @@ use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
 use crate::snapshot::Snapshot;
-use crate::static_capacity::{PoolShortage, nodes_being_replaced};
+use crate::static_capacity::PoolShortage;
 use std::sync::Arc;
 
 /// What the runs of the decider have found.
@@ -136,10 +136,10 @@ fn obstacles_of(obstacles: &Obstacles<'_>, claim: &Arc<Claim>, reason: Disruptio
     let is_for_price = matches!(reason, DisruptionReason::Empty | DisruptionReason::Underutilized);
     let is_fixed = is_of_fixed_size(input.snapshot, claim);
     found.extend((is_fixed && is_for_price).then_some(Obstacle::FixedSize));
-    let replaced = || nodes_being_replaced(input.snapshot, pool, input.settings, input.now).contains(&claim.name);
     // That it is not outdated any more does not end it before the new node is ready.
     let replaced_for = if is_for_price { DisruptionReason::Drifted } else { reason };
-    found.extend((is_fixed && replaced()).then_some(Obstacle::BeingReplaced(replaced_for)));
+    let is_replaced = is_fixed && obstacles.being_replaced(&pool.name).contains(&claim.name);
+    found.extend(is_replaced.then_some(Obstacle::BeingReplaced(replaced_for)));
     if is_for_price {
         found.extend(of_consolidation(obstacles, claim, pool));
     } else {

@@ -16,6 +16,7 @@ use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{DisruptionScope, Pause, PauseEnd, PauseSwitch};
 use crate::snapshot::Snapshot;
+use crate::static_capacity::nodes_being_replaced;
 use jiff::Timestamp;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ pub(super) struct Obstacles<'a> {
     left: RefCell<BTreeMap<(NodePoolName, DisruptionReason), u32>>,
     /// How NodeClaims have drifted.
     drifts: BTreeMap<ClaimName, Drift>,
+    /// NodeClaims of NodePools of fixed size that are being replaced.
+    being_replaced: BTreeMap<NodePoolName, Vec<ClaimName>>,
     loops: ReplacementLoops,
     /// Nodes have drifted by what cannot be seen from here, and may be replaced now.
     is_drift_first: bool,
@@ -44,14 +47,16 @@ impl<'a> Obstacles<'a> {
     pub(super) fn new(input: OutlookInput<'a>, budgets: &'a BudgetsAhead<'a>, mut after: Snapshot) -> Self {
         // The pause is an obstacle of its own. While it holds, budgets allow no disruption.
         after.pause = Pause::default();
-        let mut drifts = BTreeMap::new();
+        let (mut drifts, mut being_replaced) = (BTreeMap::new(), BTreeMap::new());
         for pool in input.snapshot.pools().values() {
             let detector = DriftDetector::new(pool, input.snapshot, input.now);
             let of_pool = input.snapshot.claims().values().filter(|claim| claim.spec.pool.as_ref() == Some(&pool.name));
             drifts.extend(of_pool.filter_map(|claim| Some((claim.name.clone(), detector.drift_of(claim)?))));
+            let replaced = nodes_being_replaced(input.snapshot, pool, input.settings, input.now);
+            being_replaced.insert(pool.name.clone(), replaced);
         }
         let (loops, left) = (ReplacementLoops::of(input.snapshot, input.now), RefCell::default());
-        let mut found = Self { input, budgets, after, left, drifts, loops, is_drift_first: false };
+        let mut found = Self { input, budgets, after, left, drifts, being_replaced, loops, is_drift_first: false };
         let is_first = |claim: &Arc<Claim>| {
             claim.is_ours() && !is_of_fixed_size(input.snapshot, claim) && found.is_replaced_first(claim)
         };
@@ -148,7 +153,7 @@ impl<'a> Obstacles<'a> {
             claim.spec.pool.as_ref() == Some(&pool.name) && claim.status.initialized.is_some() && claim.is_leaving()
         };
         let leaving = u32::try_from(snapshot.claims().values().filter(leaving).count()).unwrap_or(u32::MAX);
-        let replaced = count_being_replaced(self.input, snapshot, pool);
+        let replaced = u32::try_from(self.being_replaced(&pool.name).len()).unwrap_or(u32::MAX);
         counted_nodes(snapshot, pool).saturating_sub(leaving).saturating_add(replaced)
     }
 
@@ -264,6 +269,11 @@ impl<'a> Obstacles<'a> {
     pub(super) fn maintenance(&self, claim: &Claim) -> Option<Obstacle> {
         let hold = self.drift_of(claim)?.maintenance_hold(&self.input.settings.maintenance_windows, self.input.now);
         hold.map(Obstacle::Maintenance)
+    }
+
+    /// The NodeClaims of a NodePool of fixed size that are being replaced.
+    pub(super) fn being_replaced(&self, pool: &NodePoolName) -> &[ClaimName] {
+        self.being_replaced.get(pool).map_or(&[], Vec::as_slice)
     }
 
     /// How a NodeClaim has drifted.

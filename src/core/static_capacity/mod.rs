@@ -13,6 +13,7 @@ mod tests;
 
 use crate::disruption::{ReplacementLoops, budget_left};
 use crate::lifecycle::NodeOutage;
+use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{ControllerMode, DisruptionScope, PauseSwitch, Settings};
@@ -76,6 +77,13 @@ struct StaticPool<'a> {
     members: Vec<PoolMember<'a>>,
     /// How many more outdated nodes may go now.
     budget: usize,
+}
+
+impl<'a> StaticPool<'a> {
+    /// The NodeClaims of its members.
+    fn standing(&self) -> Vec<&'a Arc<Claim>> {
+        self.members.iter().map(|member| member.claim).collect()
+    }
 }
 
 /// Decides which nodes static pools launch and delete now.

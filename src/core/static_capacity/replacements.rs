@@ -35,7 +35,7 @@ fn replacements<'a>(standing: &[&'a Arc<Claim>], now: Timestamp) -> Vec<StaticRe
         None => true,
     };
     let named = |new: &Claim| standing.iter().find(|old| new.spec.replaces.contains(&old.name)).copied();
-    let awaited = standing.iter().filter(|new| is_awaited(new));
+    let awaited = standing.iter().filter(|new| !new.spec.replaces.is_empty() && is_awaited(new));
     let mut found: Vec<_> = awaited.filter_map(|new| Some(StaticReplacement { new, old: named(new)? })).collect();
     found.sort_by_key(|one| (one.new.status.initialized.is_some(), Reverse(one.new.created_at), one.new.name.clone()));
     found
@@ -76,18 +76,16 @@ pub(crate) fn nodes_being_replaced(
 impl<'a> StaticPoolReconciler<'a, '_> {
     /// The replacements that count beside the nodes that a pool should have.
     pub(super) fn replacements_of(&self, static_pool: &StaticPool<'a>) -> Vec<StaticReplacement<'a>> {
-        let standing: Vec<&Arc<Claim>> = static_pool.members.iter().map(|member| member.claim).collect();
         let has_cause = |old: &Claim| {
             let is_outdated = |m: &PoolMember<'_>| m.claim.name == old.name && m.cause.is_some();
             static_pool.members.iter().any(is_outdated)
         };
-        needed_replacements(&standing, (static_pool.replicas, self.now), has_cause)
+        needed_replacements(&static_pool.standing(), (static_pool.replicas, self.now), has_cause)
     }
 
     /// Those whose cause has gone, and those that the pool needs to be complete, too.
     pub(super) fn all_replacements(&self, static_pool: &StaticPool<'a>) -> Vec<StaticReplacement<'a>> {
-        let standing: Vec<&Arc<Claim>> = static_pool.members.iter().map(|member| member.claim).collect();
-        replacements(&standing, self.now)
+        replacements(&static_pool.standing(), self.now)
     }
 
     /// Deletes the outdated nodes whose replacement is ready.

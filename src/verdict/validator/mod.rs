@@ -39,8 +39,8 @@ pub struct Report {
     pub skipped: BTreeMap<String, usize>,
     /// Values that could not be checked, since variables in them are replaced later.
     pub open: usize,
-    /// Objects that are in a file before this one too. If there are any, each folder is taken to be for a cluster of its own, and
-    /// objects of different folders are not compared.
+    /// Objects of which this is the second file. If there are any, each folder is taken to be for a cluster of its own, and objects of
+    /// different folders are not compared.
     pub repeated: usize,
 }
 

@@ -144,7 +144,7 @@ impl Runtime {
             serde_json::from_value(json!({ "metadata": {}, "spec": { "audiences": [], "boundObjectRef": bound } }))?;
         let answer = self.accounts.create_token_request(&account, &PostParams::default(), &request).await;
         let token =
-            answer.with_context(|| format!("asking for a token of {account}"))?.status.context("no token")?.token;
+            answer.with_context(|| format!("requesting a token of {account}"))?.status.context("no token")?.token;
         let path = folder.join("kubeconfig");
         kubeconfig::write(&path, &self.server, &self.authority, &Credential::Token(&token))?;
         Ok(path)

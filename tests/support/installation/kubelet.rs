@@ -25,11 +25,11 @@ use tokio::task::{JoinHandle, JoinSet};
 
 /// How often pods are listed.
 const SYNC: Duration = Duration::from_millis(250);
-/// How often it is seen to a pod that runs.
+/// How often the probes of a running pod are checked.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a pod may take to end that does not say so: the default of Kubernetes.
 const GRACE_SECONDS: i64 = 30;
-/// So often a pod starts again because another program has taken one of its ports in between.
+/// How often a pod is started again when another program has taken one of its ports in between.
 const TRIES: usize = 4;
 
 /// Runs pods until it is dropped.
@@ -121,7 +121,7 @@ impl Node {
                 let is_deleted = pod.metadata.deletion_timestamp.is_some();
                 let sender = known.entry(uid).or_insert_with(|| {
                     let (sender, deleted) = watch::channel(false);
-                    tasks.spawn(Arc::clone(&self).see_to(pod, deleted));
+                    tasks.spawn(Arc::clone(&self).supervise(pod, deleted));
                     sender
                 });
                 if is_deleted {
@@ -132,7 +132,8 @@ impl Node {
         }
     }
 
-    async fn see_to(self: Arc<Self>, pod: Pod, deleted: watch::Receiver<bool>) {
+    /// Runs a pod to its end, and records a failure.
+    async fn supervise(self: Arc<Self>, pod: Pod, deleted: watch::Receiver<bool>) {
         let name = pod.name_any();
         let ran = self.run(&pod, deleted).await;
         let mut state = self.state();

@@ -1,4 +1,4 @@
-//! Asks the probes of a pod, as often as its manifest says.
+//! Runs the probes of a pod, as often as its manifest says.
 
 use super::kubelet::seconds;
 use anyhow::{Context, Result, bail, ensure};
@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What Kubernetes takes for a probe that does not say it.
+/// The defaults of Kubernetes.
 const PERIOD_SECONDS: i32 = 10;
 const TIMEOUT_SECONDS: i32 = 1;
 const FAILURE_THRESHOLD: i32 = 3;
@@ -15,14 +15,14 @@ const FAILURE_THRESHOLD: i32 = 3;
 /// The probes of a container that runs.
 pub(super) struct Probes {
     http: reqwest::Client,
-    /// Until it has passed, the others are not asked.
-    startup: Option<Asked>,
-    liveness: Option<Asked>,
-    readiness: Option<Asked>,
+    /// Until it has passed, the others are not run.
+    startup: Option<RunningProbe>,
+    liveness: Option<RunningProbe>,
+    readiness: Option<RunningProbe>,
     is_ready: Option<bool>,
 }
 
-struct Asked {
+struct RunningProbe {
     url: String,
     period: Duration,
     timeout: Duration,
@@ -31,7 +31,7 @@ struct Asked {
     most_failures: i32,
 }
 
-impl Asked {
+impl RunningProbe {
     fn of(probe: &Probe, container: &Container, ports: &BTreeMap<u16, u16>) -> Result<Self> {
         let get = probe.http_get.as_ref().context("only probes by HTTP are understood")?;
         let number = match &get.port {
@@ -54,7 +54,7 @@ impl Asked {
     }
 
     /// Whether it passes, if it is due.
-    async fn ask(&mut self, http: &reqwest::Client) -> Option<bool> {
+    async fn run(&mut self, http: &reqwest::Client) -> Option<bool> {
         if Instant::now() < self.next {
             return None;
         }
@@ -65,9 +65,9 @@ impl Asked {
         Some(passes)
     }
 
-    /// As [`Asked::ask`], for a probe that ends the container when it has failed too often.
-    async fn demand(&mut self, http: &reqwest::Client) -> Result<Option<bool>> {
-        let passes = self.ask(http).await;
+    /// As [`RunningProbe::run`], for a probe that ends the container when it has failed too often.
+    async fn run_or_fail(&mut self, http: &reqwest::Client) -> Result<Option<bool>> {
+        let passes = self.run(http).await;
         ensure!(self.failures < self.most_failures, "{} has failed {} times in a row", self.url, self.failures);
         Ok(passes)
     }
@@ -79,12 +79,13 @@ impl Probes {
     /// # Errors
     /// When one is not understood here.
     pub(super) fn of(container: &Container, ports: &BTreeMap<u16, u16>) -> Result<Self> {
-        let asked = |probe: &Option<Probe>| probe.as_ref().map(|probe| Asked::of(probe, container, ports)).transpose();
+        let running =
+            |probe: &Option<Probe>| probe.as_ref().map(|probe| RunningProbe::of(probe, container, ports)).transpose();
         Ok(Self {
             http: reqwest::Client::builder().no_proxy().build()?,
-            startup: asked(&container.startup_probe)?,
-            liveness: asked(&container.liveness_probe)?,
-            readiness: asked(&container.readiness_probe)?,
+            startup: running(&container.startup_probe)?,
+            liveness: running(&container.liveness_probe)?,
+            readiness: running(&container.readiness_probe)?,
             is_ready: None,
         })
     }
@@ -102,16 +103,16 @@ impl Probes {
 
     async fn current(&mut self) -> Result<Option<bool>> {
         if let Some(startup) = &mut self.startup {
-            match startup.demand(&self.http).await? {
+            match startup.run_or_fail(&self.http).await? {
                 Some(true) => self.startup = None,
                 other => return Ok(other),
             }
         }
         if let Some(liveness) = &mut self.liveness {
-            liveness.demand(&self.http).await?;
+            liveness.run_or_fail(&self.http).await?;
         }
         Ok(match &mut self.readiness {
-            Some(readiness) => readiness.ask(&self.http).await,
+            Some(readiness) => readiness.run(&self.http).await,
             None => Some(true),
         })
     }

@@ -1,7 +1,7 @@
 //! Leads connections of the API server to the pods of a Service: what konnectivity and kube-proxy do in a cluster.
 //!
-//! The API server has an egress selector, as on AKS, and asks for the cluster IP and the port of a Service. They lead to an
-//! endpoint that is ready, by the EndpointSlices that the real controller-manager writes.
+//! The API server has an egress selector, as on AKS, which sends its connections here by the HTTP method CONNECT. The cluster IP and
+//! the port of a Service are resolved to a ready endpoint, by the EndpointSlices that the real controller-manager writes.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Service;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 
-/// Longest request for a connection.
+/// Longest CONNECT request, in bytes.
 const LONGEST_HEAD: usize = 4096;
 
 /// The ports of this machine behind the addresses and ports of pods.
@@ -78,7 +78,7 @@ impl ServiceNetwork {
     }
 }
 
-/// Answers one request for a connection.
+/// Answers one CONNECT request.
 async fn connect(mut from: UnixStream, client: &kube::Client, addresses: &Addresses, turn: usize) -> Result<()> {
     let to = target(&mut from).await?;
     let ports: Vec<u16> =
@@ -93,17 +93,17 @@ async fn connect(mut from: UnixStream, client: &kube::Client, addresses: &Addres
     Ok(())
 }
 
-/// What a client asks to be connected to: `10.96.0.7:443`.
+/// The address in a CONNECT request: `10.96.0.7:443`.
 async fn target(from: &mut UnixStream) -> Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        ensure!(head.len() < LONGEST_HEAD, "a request for a connection that does not end");
+        ensure!(head.len() < LONGEST_HEAD, "a CONNECT request that does not end");
         head.push(from.read_u8().await?);
     }
     let head = String::from_utf8(head)?;
     let mut words = head.split_whitespace();
-    ensure!(words.next() == Some("CONNECT"), "no request for a connection: {head}");
-    Ok(words.next().context("a request for no address")?.to_owned())
+    ensure!(words.next() == Some("CONNECT"), "no CONNECT request: {head}");
+    Ok(words.next().context("a CONNECT request without an address")?.to_owned())
 }
 
 /// Addresses and ports of the pods that are ready behind a Service.

@@ -6,11 +6,11 @@ use crate::live::uninstall::{uninstall, uninstall_as};
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use napkeeper_tests::environment::state::running;
-use napkeeper_tests::flux::Flux;
+use napkeeper_tests::flux::{Flux, documented_checks};
 use napkeeper_tests::installation::{Installation, OVERLAY};
 use napkeeper_tests::manifests::{quickstart_file, repository};
 use napkeeper_tests::wait::eventually;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::Path;
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ async fn by_flux(lab: &Installation, folder: &Path) -> Result<()> {
     let system = json!({ "path": OVERLAY, "wait": true, "timeout": "5m" });
     let mut after =
         json!({ "path": "nodepools", "wait": true, "timeout": "5m", "dependsOn": [{ "name": "napkeeper" }] });
-    after["healthCheckExprs"] = expressions()?;
+    after["healthCheckExprs"] = documented_checks()?["healthCheckExprs"].take();
     let begun = Instant::now();
     // Pods that wait for nodes from the beginning.
     plane.apply(&quickstart_file("inflate")?).await?;
@@ -104,12 +104,4 @@ async fn by_flux(lab: &Installation, folder: &Path) -> Result<()> {
     ensure!(plane.kubectl(&policy).await? == "Fail", "it does not fail closed");
     running(&lab.env, "inflate", 10).await?;
     in_time("a provisioner by Flux", begun)
-}
-
-/// The expressions that docs/status.md has for Flux.
-fn expressions() -> Result<Value> {
-    let page = std::fs::read_to_string(repository("docs/status.md"))?;
-    let example = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).context("no example")?;
-    let example: Value = serde_saphyr::from_str(example)?;
-    Ok(example["spec"]["healthCheckExprs"].clone())
 }

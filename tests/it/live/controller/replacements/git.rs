@@ -5,8 +5,7 @@ use super::{LEGACY, STEP, WEB_BUDGET, World, claims_of, names_of};
 use anyhow::{Context, Result, ensure};
 use napkeeper_tests::environment::Environment;
 use napkeeper_tests::environment::state::running;
-use napkeeper_tests::flux::Flux;
-use napkeeper_tests::manifests::repository;
+use napkeeper_tests::flux::{Flux, documented_checks};
 use napkeeper_tests::wait::eventually;
 use serde_json::{Value, json};
 
@@ -45,16 +44,6 @@ impl Git {
         let revision = self.flux.commit(&env.plane, &stream(&all), &fields).await?;
         eventually("answer of Flux", STEP, async || self.flux.ready(&env.plane, &revision).await).await
     }
-}
-
-/// The fields of a Kustomization that docs/status.md advises.
-fn documented_checks() -> Result<Value> {
-    let text = std::fs::read_to_string(repository("docs/status.md"))?;
-    let mut examples = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let example =
-        examples.find(|example| example.contains("healthCheckExprs")).context("docs/status.md has no example")?;
-    let fields: Value = serde_saphyr::from_str(example)?;
-    Ok(fields["spec"].clone())
 }
 
 /// A NodePool whose nodes have four cores, live for eight days, and are not consolidated.
