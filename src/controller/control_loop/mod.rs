@@ -270,7 +270,7 @@ impl ControlLoop {
     /// After a panic in a decision everything starts again, after a pause. After several in a row the process exits and
     /// gives up the Lease.
     fn decision_panicked(&mut self, error: &JoinError) {
-        tracing::error!(%error, "a decision panicked, which is a bug; restarting from the cluster state");
+        tracing::error!(%error, "a decision panicked, which is a bug; listing the cluster anew");
         self.panics += 1;
         self.end_term();
         self.paused_until = Some(Instant::now() + PAUSE_AFTER_PANIC);

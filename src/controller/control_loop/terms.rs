@@ -22,13 +22,13 @@ impl ControlLoop {
         self.term = Some(Term { watch: (inputs.start_watch)(sender), changes });
     }
 
-    /// Ends the term, and forgets its running commands, as in a crash.
+    /// Ends the term, and forgets its running commands.
     pub(super) fn end_term(&mut self) {
         self.term = None;
         self.synced = false;
         self.failed_watches.clear();
         self.expectations = Expectations::default();
-        self.controller.restart(Snapshot::default());
+        self.controller.list_anew(Snapshot::default());
         self.reporter.commands_forgotten();
         self.decisions.abort_all();
         self.decisions = JoinSet::new();

@@ -140,6 +140,14 @@ impl Controller {
         buffers.values().for_each(|buffer| self.snapshot.put_buffer(buffer.key.clone(), Arc::clone(buffer)));
     }
 
+    /// Loses everything that is not durable but for what Azure has refused lately, and starts from the current objects. Otherwise the
+    /// same would be asked for each time that a late watch makes the controller list the cluster anew.
+    pub fn list_anew(&mut self, snapshot: Snapshot) {
+        let unavailable = std::mem::take(&mut self.memory.provision.unavailable);
+        self.restart(snapshot);
+        self.memory.provision.unavailable = unavailable;
+    }
+
     /// Computes the instance types of classes that are new or have changed, or whose reserved sizes have changed.
     pub fn refresh_instance_types(&mut self, catalog: &RegionCatalog, options: &InstanceTypeOptions) {
         let classes: Vec<_> = self.snapshot.classes().iter().map(|(n, c)| (n.clone(), Arc::clone(c))).collect();
@@ -254,6 +262,8 @@ impl Controller {
         let memory = match kind {
             DecisionKind::Reconciliation => {
                 let mut own = std::mem::take(&mut self.memory);
+                // For the next listing, which drops the decision.
+                self.memory.provision.unavailable.clone_from(&own.provision.unavailable);
                 own.history.own_deletions.clone_from(&self.own_deletions);
                 own.status.irreplaceable.clone_from(&self.irreplaceable);
                 DeciderMemory::Reconciliation(Box::new(own))
@@ -356,6 +366,10 @@ impl Controller {
             self.snapshot.inventory = Some(Arc::clone(inventory));
         }
         if self.pending.contains(&DecisionKind::Reconciliation) {
+            for refusal in &report.launch_refusals {
+                let facts = facts(rules, &refusal.offering.size);
+                self.memory.provision.unavailable.record(refusal, facts.as_deref());
+            }
             self.deferred_reports.push(report);
         } else {
             self.record_report(&report, rules);
@@ -363,10 +377,12 @@ impl Controller {
     }
 
     fn record_report(&mut self, report: &CommandReport, rules: ControllerConfig<'_>) {
-        let facts =
-            |size: &VmSize| -> Option<Arc<SizeFacts>> { rules.catalog.size(size).map(|s| Arc::clone(&s.facts)) };
-        self.memory.record(report, facts);
+        self.memory.record(report, |size| facts(rules, size));
     }
+}
+
+fn facts(rules: ControllerConfig<'_>, size: &VmSize) -> Option<Arc<SizeFacts>> {
+    rules.catalog.size(size).map(|size| Arc::clone(&size.facts))
 }
 
 #[cfg(test)]
@@ -376,7 +392,7 @@ mod tests {
     use crate::fixtures::{at, claim, cluster, managed, offering, pool, put, running, settings, shape, start as now};
     use crate::model::cluster::node::Node;
     use crate::model::cluster::pod::Taint;
-    use crate::model::errors::ClusterError;
+    use crate::model::errors::{CloudError, CloudErrorCode, ClusterError, LaunchRefusal};
     use crate::model::names::ArmId;
     use crate::model::orphans::sweep::UnreadableSweeps;
     use crate::plan::{ClaimUpdate, ClusterWrite, Command, NodeUpdate};
@@ -495,6 +511,37 @@ mod tests {
             .decide(&settings, now(), 1);
         let started = controller.apply_decision(answer, rules, now());
         assert!(matches!(&started[..], [p] if matches!(p.command, Command::RemoveFinalizer { .. })));
+    }
+
+    #[test]
+    fn what_azure_has_refused_is_known_after_a_new_listing_and_not_after_a_crash() {
+        let settings = settings();
+        let error = CloudError::new(CloudErrorCode::AllocationFailed, "none left");
+        let offering = offering("Standard_D2s_v5", 1, OnDemand).key;
+        let refusal = LaunchRefusal { offering, reservation: None, error, applies_to_all_offerings: false, at: now() };
+        let catalog = RegionCatalog { region: settings.cluster.region.clone(), sizes: Vec::new() };
+        let rules = ControllerConfig {
+            settings: &settings,
+            catalog: &catalog,
+            options: InstanceTypeOptions::default(),
+            seed: 1,
+        };
+        let report = CommandReport { launch_refusals: vec![refusal], ..CommandReport::default() };
+        for is_deciding in [false, true] {
+            let mut controller = Controller::default();
+            if is_deciding {
+                // The decision is dropped.
+                controller.begin_decision(DecisionKind::Reconciliation, BTreeSet::new(), &settings, now()).unwrap();
+            }
+            controller.command_ended(&CommandKey::Records, report.clone(), rules, now());
+            controller.list_anew(Snapshot::default());
+            let known = |controller: &Controller| controller.memory().provision.unavailable.iter().count();
+            assert!(known(&controller) > 0, "{is_deciding}");
+            controller.list_anew(Snapshot::default());
+            assert!(known(&controller) > 0, "{is_deciding}");
+            controller.restart(Snapshot::default());
+            assert_eq!(known(&controller), 0);
+        }
     }
 
     #[test]

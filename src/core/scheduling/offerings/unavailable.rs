@@ -163,10 +163,11 @@ impl UnavailableOfferings {
         }
     }
 
-    /// Removes expired entries.
+    /// Removes expired entries, and those from before the clock was set back.
     pub fn expire(&mut self, now: Timestamp) {
         let before = self.until.len();
-        self.until.retain(|_, until| *until > now);
+        let longest = now.saturating_add(HOURS_23).unwrap_or(Timestamp::MAX);
+        self.until.retain(|_, until| *until > now && *until <= longest);
         self.generation += u64::from(self.until.len() != before);
     }
 

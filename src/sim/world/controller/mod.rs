@@ -136,7 +136,7 @@ impl SimulatedController {
 
     /// Begins with the state of the API server.
     fn list_anew(&mut self, cluster: &Cluster, now: Timestamp) {
-        self.inner.restart(cluster.relist());
+        self.inner.list_anew(cluster.relist());
         self.watches.relist();
         self.expectations = Expectations::default();
         self.inner.wake_at(self.clock.time(now));
