@@ -4,15 +4,18 @@
 //! percentages round up; nodes that are not ready, being replaced or being deleted already count against them; a budget that cannot
 //! be read allows nothing. Unlike Karpenter's, a budget with an empty list of reasons covers all reasons.
 
+use super::candidate::Candidate;
 use super::is_in_progress;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
 use crate::model::cron::{Schedule, ScheduleError};
 use crate::model::labels::TAINT_DISRUPTED;
+use crate::model::names::NodePoolName;
 use crate::model::settings::DisruptionScope;
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How many nodes out of `total` the budgets allow to be disrupted for a reason; `u32::MAX` where none applies.
@@ -110,6 +113,55 @@ fn remaining(
         consumed += u32::from(counts(claim, node.map(|node| &**node)));
     }
     allowed_disruptions(&pool.disruption.budgets, total, reason, now).saturating_sub(consumed)
+}
+
+/// Remaining disruptions of each pool in this pass.
+#[derive(Clone)]
+pub(super) struct RemainingBudgets<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) now: Timestamp,
+    /// Disruptions of this pass, for any reason.
+    consumed: BTreeMap<NodePoolName, u32>,
+    /// Remaining disruptions by the Snapshot, computed on first use.
+    remaining: BTreeMap<(NodePoolName, DisruptionReason), u32>,
+}
+
+impl<'a> RemainingBudgets<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
+        Self { snapshot, now, consumed: BTreeMap::new(), remaining: BTreeMap::new() }
+    }
+
+    /// How many more nodes of a pool may be disrupted.
+    pub(super) fn left(&mut self, pool: &NodePool, reason: DisruptionReason) -> u32 {
+        let (snapshot, now) = (self.snapshot, self.now);
+        let left = self.remaining.entry((pool.name.clone(), reason));
+        let left = *left.or_insert_with(|| remaining_disruptions(snapshot, pool, reason, now));
+        left.saturating_sub(self.consumed.get(&pool.name).copied().unwrap_or_default())
+    }
+
+    /// Counts a node of a pool that is going to be disrupted, which the Snapshot does not show yet.
+    pub(super) fn count(&mut self, pool: NodePoolName) {
+        *self.consumed.entry(pool).or_default() += 1;
+    }
+
+    /// Takes one disruption from the pool's budget; `false` when none is left.
+    pub(super) fn consume(&mut self, candidate: &Candidate<'_>, reason: DisruptionReason) -> bool {
+        let allowed = self.left(candidate.pool, reason) > 0;
+        if allowed {
+            self.count(candidate.pool.name.clone());
+        }
+        allowed
+    }
+
+    /// Takes one for each of these nodes; `false`, and none taken, when the budget of one is used up.
+    pub(super) fn consume_all(&mut self, sources: &[&Candidate<'_>], reason: DisruptionReason) -> bool {
+        let before = self.consumed.clone();
+        let allowed = sources.iter().all(|source| self.consume(source, reason));
+        if !allowed {
+            self.consumed = before;
+        }
+        allowed
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod pool_deletion;
 mod replacement_loops;
 
 use crate::lifecycle::NodeOutage;
-use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
+use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason};
 use crate::model::names::{ClaimName, NodeName, NodePoolName};
 use crate::model::settings::{ControllerMode, DisruptionScope, PauseSwitch, Settings};
 use crate::plan::{Command, Plan, Preconditions};
@@ -26,6 +26,7 @@ use crate::scheduling::OfferingsCache;
 use crate::snapshot::{CommandKey, Snapshot};
 use balanced::BalancedPools;
 pub use blockers::{DisruptionBlocker, PossibleDisruption, disruption_blockers};
+use budget::RemainingBudgets;
 pub(crate) use budget::initialized_nodes;
 pub use budget::remaining_disruptions as budget_left;
 pub use budget::{allowed_disruptions, counted_nodes, is_active};
@@ -36,8 +37,8 @@ use causes::{VanishedSizes, delete_expired, expiring, of_deleted_pools, record_d
 use jiff::{SignedDuration, Timestamp};
 pub use moves::PodWithoutRoom;
 use moves::{
-    Move, MoveMemory, Outdated, Search, consolidate, continue_moves, deletion_worth_from, replace_outdated,
-    soft_taint_deleted_pools,
+    Move, MoveMemory, Outdated, ReservedRoom, Search, SimulationInput, consolidate, continue_moves,
+    deletion_worth_from, replace_outdated, soft_taint_deleted_pools,
 };
 pub use pool_deletion::reconcile_pool_deletions;
 pub use replacement_loops::{ReplacementLoop, ReplacementLoops};
@@ -187,11 +188,16 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
     };
     let available_offerings = || available_offerings.get_or_init(compute);
     let buffer_capacity = BufferCapacity::of(snapshot, provision, now, available_offerings);
+    let none = ReservedRoom::default();
+    let reserved = ReservedRoom::of(&memory.moves, || {
+        let (reserved, available, buffer_capacity) = (&none, available_offerings(), &buffer_capacity);
+        SimulationInput { snapshot, provision, reserved, available, buffer_capacity, now }
+    });
     let movable = candidates.iter().filter(|c| !memory.moves.holds(c.claim));
     let (mut empty_nodes, mut used): (Vec<_>, Vec<_>) =
         movable.partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
     // No other node is kept because the pods of one that is not disrupted could take its place.
-    empty_nodes.retain(|c| !is_paused(snapshot, c, DisruptionReason::Empty, now));
+    empty_nodes.retain(|c| !is_paused(snapshot, c, DisruptionReason::Empty, now) && !reserved.is_on(&c.node.name));
     used.retain(|c| !is_paused(snapshot, c, DisruptionReason::Underutilized, now));
     memory.moves.eligible = eligible(&empty_nodes, &used, now);
     // Where a budget does not allow all of them, the most expensive go first.
@@ -206,6 +212,7 @@ fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan
         provision,
         now,
         seed,
+        reserved: &reserved,
         settings,
         available_offerings: &available_offerings,
         buffer_capacity: &buffer_capacity,
@@ -334,55 +341,6 @@ fn reason_of_emptiness(candidate: &Candidate<'_>) -> String {
 
 pub(crate) fn is_in_progress(snapshot: &Snapshot, claim: &ClaimName) -> bool {
     snapshot.in_progress.contains(&CommandKey::Claim(claim.clone()))
-}
-
-/// Remaining disruptions of each pool in this pass.
-#[derive(Clone)]
-struct RemainingBudgets<'a> {
-    snapshot: &'a Snapshot,
-    now: Timestamp,
-    /// Disruptions of this pass, for any reason.
-    consumed: BTreeMap<NodePoolName, u32>,
-    /// Remaining disruptions by the Snapshot, computed on first use.
-    remaining: BTreeMap<(NodePoolName, DisruptionReason), u32>,
-}
-
-impl<'a> RemainingBudgets<'a> {
-    fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
-        Self { snapshot, now, consumed: BTreeMap::new(), remaining: BTreeMap::new() }
-    }
-
-    /// How many more nodes of a pool may be disrupted.
-    fn left(&mut self, pool: &NodePool, reason: DisruptionReason) -> u32 {
-        let (snapshot, now) = (self.snapshot, self.now);
-        let left = self.remaining.entry((pool.name.clone(), reason));
-        let left = *left.or_insert_with(|| budget::remaining_disruptions(snapshot, pool, reason, now));
-        left.saturating_sub(self.consumed.get(&pool.name).copied().unwrap_or_default())
-    }
-
-    /// Counts a node of a pool that is going to be disrupted, which the Snapshot does not show yet.
-    fn count(&mut self, pool: NodePoolName) {
-        *self.consumed.entry(pool).or_default() += 1;
-    }
-
-    /// Takes one disruption from the pool's budget; `false` when none is left.
-    fn consume(&mut self, candidate: &Candidate<'_>, reason: DisruptionReason) -> bool {
-        let allowed = self.left(candidate.pool, reason) > 0;
-        if allowed {
-            self.count(candidate.pool.name.clone());
-        }
-        allowed
-    }
-
-    /// Takes one for each of these nodes; `false`, and none taken, when the budget of one is used up.
-    fn consume_all(&mut self, sources: &[&Candidate<'_>], reason: DisruptionReason) -> bool {
-        let before = self.consumed.clone();
-        let allowed = sources.iter().all(|source| self.consume(source, reason));
-        if !allowed {
-            self.consumed = before;
-        }
-        allowed
-    }
 }
 
 /// True when the policy allows disruption of nodes with pods.

@@ -40,6 +40,7 @@ pub use offerings::available::AvailableOfferings;
 pub(crate) use offerings::available::claim_requirements;
 pub(crate) use offerings::cache::OfferingsCache;
 pub(crate) use offerings::labels::unmet_requirement;
+pub(crate) use offerings::limits::may_launch;
 pub use offerings::node_overlays::{OverlaidInstanceTypes, OverlayConflict, OverlayMemory};
 pub use offerings::unavailable::{SizeOffering, UnavailableOfferings, UnavailableScope};
 pub use packing::lower_bound::PlanCost;
@@ -48,4 +49,5 @@ pub(crate) use pods::weight::{PodWeights, RunningPods};
 pub use result::{
     NewNode, NoReservation, PodPlacement, SchedulingResult, Target, UnschedulablePods, UnschedulableReason,
 };
+pub(crate) use scheduler::schedule_around;
 pub use scheduler::{explain, schedule, schedule_with_cost};

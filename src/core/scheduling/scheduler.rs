@@ -20,7 +20,7 @@ use crate::scheduling::pods::pod_class::{PodClassId, PodClasses, PodGroup, large
 use crate::scheduling::pods::volume_limits::{PodVolumes, VolumeIndex};
 use crate::scheduling::topology::domain::{HOSTNAME_KEY, ZONE_KEY};
 use crate::scheduling::topology::{LateDomains, Topology};
-use crate::scheduling::{Input, PlanCost, SchedulingResult, UnschedulableReason};
+use crate::scheduling::{Input, PlanCost, SchedulingResult, Target, UnschedulableReason};
 use crate::snapshot::spread_defaults::SpreadDefaults;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +38,17 @@ pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> SchedulingResult {
     result_of(&mut solve(input, pods))
 }
 
+/// The same, where some of them are known to go to these nodes and NodeClaims in flight: they are placed there before all others, if
+/// they fit.
+#[must_use]
+pub(crate) fn schedule_around(
+    input: Input<'_>,
+    known: &BTreeMap<ObjectKey, Target>,
+    pods: &[Arc<Pod>],
+) -> SchedulingResult {
+    result_of(&mut solve_without_limits(input, known, pods, &BTreeSet::new()))
+}
+
 /// The same, with the cost of the new nodes and its lower bound.
 #[must_use]
 pub fn schedule_with_cost(input: Input<'_>, pods: &[Arc<Pod>]) -> (SchedulingResult, PlanCost) {
@@ -52,28 +63,38 @@ pub fn explain(input: Input<'_>, pods: &[Arc<Pod>], about: impl Fn(&ObjectKey) -
     // A suggestion is computed for one pod, but a limit must have room for all of them together.
     let limited = explained.pools_with_low_limits();
     if !limited.is_empty() {
-        let unlimited = solve_without_limits(input, pods, &limited);
+        let unlimited = solve_without_limits(input, &BTreeMap::new(), pods, &limited);
         explained.raise_limits(input.snapshot, &unlimited.state.open.limits);
     }
     explained
 }
 
 fn solve(input: Input<'_>, pods: &[Arc<Pod>]) -> Solution {
-    solve_without_limits(input, pods, &BTreeSet::new())
+    solve_without_limits(input, &BTreeMap::new(), pods, &BTreeSet::new())
 }
 
-/// Places pods as if some pools had no limits.
-fn solve_without_limits(input: Input<'_>, pods: &[Arc<Pod>], lifted: &BTreeSet<NodePoolName>) -> Solution {
+/// Places pods as if some pools had no limits, some of them where they are known to go.
+fn solve_without_limits(
+    input: Input<'_>,
+    known: &BTreeMap<ObjectKey, Target>,
+    pods: &[Arc<Pod>],
+    lifted: &BTreeSet<NodePoolName>,
+) -> Solution {
     match SpreadDefaults::of(input.snapshot) {
         Some(defaults) => {
             let complete = |pod: &Arc<Pod>| defaults.complete(pod).unwrap_or_else(|| Arc::clone(pod));
-            attempt(input, &pods.iter().map(complete).collect::<Vec<_>>(), lifted)
+            attempt(input, known, &pods.iter().map(complete).collect::<Vec<_>>(), lifted)
         }
-        None => attempt(input, pods, lifted),
+        None => attempt(input, known, pods, lifted),
     }
 }
 
-fn attempt(input: Input<'_>, pods: &[Arc<Pod>], lifted: &BTreeSet<NodePoolName>) -> Solution {
+fn attempt(
+    input: Input<'_>,
+    known: &BTreeMap<ObjectKey, Target>,
+    pods: &[Arc<Pod>],
+    lifted: &BTreeSet<NodePoolName>,
+) -> Solution {
     // Pods that are to be rescheduled leave their current node.
     let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
     let is_topological = pods.iter().any(|pod| {
@@ -87,7 +108,7 @@ fn attempt(input: Input<'_>, pods: &[Arc<Pod>], lifted: &BTreeSet<NodePoolName>)
         attempts.next();
         let mut state = SchedulingState::new((input, &volumes), &leaving, is_topological, late_domains);
         state.open.limits.lift(lifted);
-        let (pending, rejected) = pods_to_place((input, &volumes), pods, &mut state);
+        let (pending, rejected) = pods_to_place((input, &volumes), known, pods, &mut state);
         let unschedulable = state.solve(pending);
         match state.constraints.topology.late_domains().filter(|_| !attempts.is_empty()) {
             Some(late) => late_domains = late,
@@ -108,9 +129,11 @@ fn result_of(solution: &mut Solution) -> SchedulingResult {
     result
 }
 
-/// Pods to place, with their volumes, except those that stay on their planned claim; and those that no node can help.
+/// Pods to place, with their volumes, except those that go where they are known to go, or stay on their planned claim; and those
+/// that no node can help.
 fn pods_to_place(
     (input, volume_index): (Input<'_>, &VolumeIndex),
+    known: &BTreeMap<ObjectKey, Target>,
     pods: &[Arc<Pod>],
     state: &mut SchedulingState,
 ) -> (Vec<(Arc<Pod>, PodVolumes)>, Vec<RejectedPod>) {
@@ -120,8 +143,9 @@ fn pods_to_place(
             _ if pod.claims_devices => rejected.push((Arc::clone(pod), UnschedulableReason::DynamicResources)),
             Err(trouble) => rejected.push((Arc::clone(pod), UnschedulableReason::Volume(trouble))),
             Ok(volumes) => {
-                let planned_claim = input.claim_of_pod.get(&pod.key);
-                if !planned_claim.is_some_and(|claim| state.place_on_planned_claim(pod, &volumes, claim)) {
+                let planned = || input.claim_of_pod.get(&pod.key).map(|claim| Target::Claim(claim.clone()));
+                let target = known.get(&pod.key).cloned().or_else(planned);
+                if !target.is_some_and(|target| state.place_on(pod, &volumes, &target)) {
                     pending.push((Arc::clone(pod), volumes));
                 }
             }

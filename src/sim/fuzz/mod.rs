@@ -26,6 +26,7 @@ use jiff::SignedDuration;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::settings::DeletionRules;
 pub use seeds::seeds;
+use settled::LONGEST_PENDING;
 pub use settled::check_settled;
 
 /// Why a run failed.
@@ -75,6 +76,9 @@ fn play(
     world.set_faults_end(world.now() + FAULTS);
     let end = world.now() + duration;
     world.run_until(end)?;
+    if world.cluster().state().pending_pods().next().is_some() {
+        world.run_until(end + LONGEST_PENDING)?;
+    }
     check_settled(&world)?;
     Ok(world)
 }

@@ -3,7 +3,11 @@
 
 use crate::world::controller::effects::excuses_delay;
 use crate::world::{Violation, World};
+use jiff::SignedDuration;
 use napkeeper_core::model::azure::cloud::{CloudResource, ProvisioningState, ResourceDetail};
+
+/// Nodes are replaced in a world at rest too: pods that have been evicted just now get a node within this time.
+pub(super) const LONGEST_PENDING: SignedDuration = SignedDuration::from_mins(10);
 
 /// Checks a world at rest.
 ///

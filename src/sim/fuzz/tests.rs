@@ -102,7 +102,8 @@ fn histories_that_once_failed_hold() {
     // OrphanRecords. 105: after the clock had been set back, nothing was disrupted or taken back until it had caught up.
     // 383: a mark was taken back before a late watch had shown the taint, which stayed. 1475: the invariant of budgets
     // counted what a user had deleted, of which the watch had not told. 216: the history ended while a node that expired was
-    // being deleted.
+    // being deleted. 497: it ended while pods that had been moved waited for a node, because another deletion had taken the
+    // room that a replacement counted on. 831: what was launched for a move that was then taken back had long been ready.
     let once_failed = [
         (Hazard::WrongGroup, 550),
         (Hazard::ApiServerRestore, 1340),
@@ -112,7 +113,9 @@ fn histories_that_once_failed_hold() {
         (Hazard::InterruptedWrites, 216),
         (Hazard::ExternalEdits, 835),
         (Hazard::ClockJumps, 105),
+        (Hazard::ClockJumps, 497),
         (Hazard::WatchLag, 383),
+        (Hazard::WatchLag, 831),
         (Hazard::WatchLag, 1475),
     ];
     for (hazard, seed) in once_failed {

@@ -186,7 +186,8 @@ impl Pass<'_, '_, '_> {
         let sources: Vec<_> = component.sources.iter().map(|source| source.claim.reference()).collect();
         let Some(first) = sources.first().map(|source| source.name.clone()) else { return false };
         let (reason, since) = (why.reason, self.search.now);
-        let one = Move { sources, reason, drafts, replacements: Vec::new(), since, worth_from, causes };
+        let (replacements, planned) = Default::default();
+        let one = Move { sources, reason, drafts, replacements, planned, since, worth_from, causes };
         self.memory.moves.insert(first, one);
         true
     }

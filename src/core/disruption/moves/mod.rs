@@ -10,6 +10,7 @@ mod components;
 mod outdated;
 mod payback;
 mod progress;
+mod reserved;
 mod scatter;
 mod search;
 mod simulation;
@@ -23,15 +24,17 @@ use crate::model::cluster::claim::{Claim, ClaimRef};
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::cluster::replacement::PoolCause;
 use crate::model::labels::TAINT_DISRUPTED;
-use crate::model::names::{ClaimName, NodePoolName};
+use crate::model::names::{ClaimName, NodePoolName, ObjectKey};
 use crate::plan::ClaimDraft;
 use crate::provisioning::StateGenerations;
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 pub(super) use outdated::{Outdated, replace_outdated};
 pub(super) use progress::continue_moves;
+pub(super) use reserved::ReservedRoom;
 pub(super) use search::{Candidates, Search, consolidate, deletion_worth_from};
 pub use simulation::PodWithoutRoom;
+pub(super) use simulation::SimulationInput;
 pub(super) use soft_taints::soft_taint_deleted_pools;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -102,6 +105,8 @@ pub(crate) struct Move {
     pub(crate) drafts: Vec<(ClaimDraft, String)>,
     /// The replacements.
     replacements: Vec<ClaimName>,
+    /// The pods for which each of them was planned. If lost, a simulation says where they go.
+    planned: BTreeMap<ObjectKey, ClaimName>,
     /// When it began, or was found after a restart.
     since: Timestamp,
     /// Since when it has been worth what it costs, where it must be.
@@ -155,6 +160,13 @@ impl MoveMemory {
             let claim = snapshot.claims().get(&source.name).filter(|claim| claim.deleting_at.is_none())?;
             let node = snapshot.node_of(claim)?;
             claim.spec.pool.clone().filter(|_| !node.is_tainted(TAINT_DISRUPTED))
+        })
+    }
+
+    /// A move is about to create its replacements: until then the room of its pods is not known.
+    fn creates_soon(&self, snapshot: &Snapshot, now: Timestamp) -> bool {
+        self.moves.values().any(|one| {
+            !one.drafts.is_empty() && one.since + CREATION_TIMEOUT > now && !progress::is_held(snapshot, one, now)
         })
     }
 

@@ -3,8 +3,9 @@
 //!
 //! It costs what it costs: nothing is compared with prices, and as in Karpenter nothing has to hold for a while.
 
+use super::super::BUDGET_RETRY;
+use super::super::budget::RemainingBudgets;
 use super::super::causes::ReplacementCause;
-use super::super::{BUDGET_RETRY, RemainingBudgets};
 use super::carry_out::MoveReason;
 use super::search::{Pass, Search, each};
 use super::{Candidate, FailedAttempt, MoveMemory, names_of};
@@ -48,7 +49,9 @@ pub(in crate::disruption) fn replace_outdated(
     let Outdated { reason, candidates, causes, leaving } = outdated;
     let mut left = budgets.clone();
     let (mut allowed, mut is_waiting) = (Vec::new(), false);
-    let candidates = candidates.iter().filter(|candidate| !memory.holds(candidate.claim));
+    // One that pods of a move will go to is replaced after that.
+    let is_free = |one: &&Candidate<'_>| !memory.holds(one.claim) && !search.reserved.is_on(&one.node.name);
+    let candidates = candidates.iter().filter(is_free);
     for candidate in one_of_each_loop(candidates, search, causes, memory) {
         if allowed.len() < MAX_SOURCES
             && !tried_lately(memory, candidate, search.now)
@@ -66,6 +69,9 @@ pub(in crate::disruption) fn replace_outdated(
         return false;
     }
     plan.wake_at(search.now + search.settings.disruption_poll_interval);
+    if memory.creates_soon(search.snapshot, search.now) {
+        return false;
+    }
     let simulation = search.simulation(leaving);
     memory.awaits_launch = simulation.is_none();
     let Some(simulation) = simulation else { return false };

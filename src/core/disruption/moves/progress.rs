@@ -9,17 +9,22 @@ use super::super::budget::remaining_deletions;
 use super::super::candidate::{is_disruptable, passes_blockers};
 use super::super::{BUDGET_RETRY, is_in_progress};
 use super::{CREATION_TIMEOUT, FailedAttempt, Move, MoveMemory, REPLACEMENT_TIMEOUT, WRITE_TIMEOUT};
-use crate::model::cluster::claim::Claim;
+use crate::model::cluster::claim::{Claim, PlannedOffering};
 use crate::model::cluster::pod::Taint;
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::DisruptionScope;
 use crate::plan::{ClaimUpdate, Command, NodeUpdate, Plan};
+use crate::provisioning::has_unobserved_claims;
+use crate::scheduling::may_launch;
 use crate::snapshot::{CommandKey, Snapshot};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// A NodeClaim that is being created is mostly seen within this time.
+const OBSERVED_WITHIN: SignedDuration = SignedDuration::from_secs(1);
 
 /// Takes the next step of every move.
 pub(in crate::disruption) fn continue_moves(
@@ -78,6 +83,7 @@ fn adopt(snapshot: &Snapshot, memory: &mut MoveMemory, now: Timestamp) {
             reason: reason.unwrap_or(DisruptionReason::Underutilized),
             drafts: Vec::new(),
             replacements,
+            planned: BTreeMap::new(),
             since: replacement.created_at,
             worth_from: None,
             causes: BTreeSet::new(),
@@ -103,6 +109,12 @@ fn is_of_move(snapshot: &Snapshot, claim: &Claim) -> bool {
 /// A source of a move that is carried out, or has failed.
 fn is_marked(claim: &Claim) -> bool {
     claim.is_ours() && claim.status.disrupted.is_some() && claim.deleting_at.is_none()
+}
+
+/// The disruption of a source is paused.
+pub(super) fn is_held(snapshot: &Snapshot, one: &Move, now: Timestamp) -> bool {
+    let mut sources = one.sources.iter().filter_map(|source| snapshot.claims().get(&source.name));
+    sources.any(|claim| claim.deleting_at.is_none() && is_paused(snapshot, claim, one.reason, now))
 }
 
 /// The disruption of a node for this reason is paused: it, and its marks, stay as they are.
@@ -200,15 +212,34 @@ impl Progress<'_> {
         for claim in sources {
             are_marked &= self.mark(claim, one.reason);
         }
-        if are_marked {
+        if are_marked && has_unobserved_claims(self.snapshot) {
+            // What is being created may need what is left of a limit.
+            self.plan.wake_at(self.now + OBSERVED_WITHIN);
+        } else if are_marked && !self.are_within_limits(one) {
+            return true;
+        } else if are_marked {
             one.since = self.now;
             for (draft, reason) in one.drafts.drain(..) {
                 one.replacements.push(draft.name.clone());
+                one.planned.extend(draft.pods.iter().map(|pod| (pod.clone(), draft.name.clone())));
                 self.plan.push(Command::CreateClaim(Box::new(draft)), reason);
             }
             self.plan.wake_at(self.now + CREATION_TIMEOUT);
         }
         false
+    }
+
+    /// The limits of NodePools allow what is to be created, also beside what has been launched since it was planned.
+    fn are_within_limits(&self, one: &Move) -> bool {
+        let mut planned: BTreeMap<&NodePoolName, Vec<&PlannedOffering>> = BTreeMap::new();
+        for spec in one.drafts.iter().map(|(draft, _)| &draft.spec) {
+            if let (Some(pool), Some(best)) = (&spec.pool, spec.planned.first()) {
+                planned.entry(pool).or_default().push(best);
+            }
+        }
+        planned.into_iter().all(|(pool, planned)| {
+            self.snapshot.pools().get(pool).is_none_or(|pool| may_launch(self.snapshot, pool, &planned))
+        })
     }
 
     /// Marks a source: the condition first, which tells whose the taint is. True once both are to be seen.

@@ -7,6 +7,7 @@
 //! looked at.
 
 use super::super::candidate::Candidate;
+use super::reserved::ReservedRoom;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Pod, PodShape};
@@ -66,14 +67,21 @@ impl<'a> Rooms<'a> {
     }
 }
 
-/// True when all pods of these candidates find room on other nodes.
-pub(super) fn finds_room(snapshot: &Snapshot, leaving: &BTreeSet<NodeName>, sources: &[&Candidate<'_>]) -> bool {
+/// True when all pods of these candidates find room on other nodes, and then those for which room is reserved there do too.
+pub(super) fn finds_room(
+    snapshot: &Snapshot,
+    reserved: &ReservedRoom,
+    leaving: &BTreeSet<NodeName>,
+    sources: &[&Candidate<'_>],
+) -> bool {
     let excluded: BTreeSet<&NodeName> = sources.iter().map(|source| &source.node.name).chain(leaving).collect();
     let rooms = rooms(snapshot, |node| !excluded.contains(&node.name));
-    let mut pods: Vec<&Arc<Pod>> = sources.iter().flat_map(|source| &source.pods).collect();
-    pods.sort_by_key(|pod| (pod.shape.requests.cpu_millis, pod.shape.requests.memory, &pod.key));
     let mut placing = Placing { rooms, by_shape: BTreeMap::new() };
-    pods.iter().all(|pod| placing.place(&pod.shape))
+    let mut place_all = |mut pods: Vec<&Arc<Pod>>| {
+        pods.sort_by_key(|pod| (pod.shape.requests.cpu_millis, pod.shape.requests.memory, &pod.key));
+        pods.iter().all(|pod| placing.place(&pod.shape))
+    };
+    place_all(sources.iter().flat_map(|source| &source.pods).collect()) && place_all(reserved.on_nodes().collect())
 }
 
 fn rooms(snapshot: &Snapshot, is_kept: impl Fn(&Node) -> bool) -> Vec<Room<'_>> {

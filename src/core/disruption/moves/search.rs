@@ -5,10 +5,12 @@
 //! of which the best set is taken, and single ones in turn.
 
 use super::super::balanced::BalancedPools;
+use super::super::budget::RemainingBudgets;
 use super::super::candidate::Candidate;
 use super::super::replacement_loops::{ReplacementLoop, ReplacementLoops};
-use super::super::{BUDGET_RETRY, RemainingBudgets, allows_consolidation};
+use super::super::{BUDGET_RETRY, allows_consolidation};
 use super::components::{Component, MoveFilter};
+use super::reserved::ReservedRoom;
 use super::scatter::Rooms;
 use super::simulation::{Simulation, SimulationInput};
 use super::soft_taints::{is_soft_tainted, soft_taint};
@@ -42,6 +44,8 @@ pub(in crate::disruption) struct Search<'a> {
     pub(in crate::disruption) settings: &'a Settings,
     pub(in crate::disruption) now: Timestamp,
     pub(in crate::disruption) seed: u64,
+    /// The room of pods of nodes that are being replaced.
+    pub(in crate::disruption) reserved: &'a ReservedRoom,
     /// The available offerings, computed once on first use.
     pub(in crate::disruption) available_offerings: &'a dyn Fn() -> &'a AvailableOfferings,
     /// Nodes that are replaced again and again.
@@ -82,9 +86,12 @@ pub(in crate::disruption) fn consolidate(
         |c: &&Candidate<'_>| !c.is_nominated && c.eligible_at <= now && allows_consolidation(c.pool.disruption.policy);
     let (movable, kept): (Vec<_>, Vec<_>) = candidates.with_pods.iter().copied().partition(may_move);
     let later = [kept.as_slice(), candidates.empty].concat();
+    if memory.creates_soon(snapshot, now) {
+        return plan.wake_at(now + search.settings.disruption_poll_interval);
+    }
     let is_unsettled = provision.deferred > 0 || has_unobserved_claims(snapshot);
     let leaving = nodes_being_deleted(candidates.empty, plan);
-    let simulation = search.simulation(leaving).filter(|_| !is_unsettled);
+    let simulation = (!is_unsettled).then(|| search.simulation(leaving)).flatten();
     // What has been found is simulated again before it is carried out, however long this lasts.
     memory.awaits_launch = simulation.is_none();
     let Some(simulation) = simulation else { return plan.wake_at(now + search.settings.disruption_poll_interval) };
@@ -95,9 +102,9 @@ impl<'a> Search<'a> {
     /// The cluster without these nodes and those of deleted NodePools, to which no pods are moved; `None` while pods wait for a
     /// node that is not launched yet.
     pub(super) fn simulation(&self, leaving: BTreeSet<NodeName>) -> Option<Simulation<'a>> {
-        let Self { snapshot, provision, buffer_capacity, now, .. } = *self;
+        let Self { snapshot, provision, reserved, buffer_capacity, now, .. } = *self;
         let available = (self.available_offerings)();
-        Simulation::new(SimulationInput { snapshot, provision, available, buffer_capacity, now }, leaving)
+        Simulation::new(SimulationInput { snapshot, provision, reserved, available, buffer_capacity, now }, leaving)
     }
 }
 

@@ -1,12 +1,15 @@
 //! Simulates where the pods of nodes go if these are disrupted together.
 
 use super::super::candidate::Candidate;
+use super::reserved::ReservedRoom;
 use super::scatter::finds_room;
 use crate::model::cluster::pod::Pod;
 use crate::model::names::{NodeName, ObjectKey};
 use crate::provisioning::ProvisionMemory;
 use crate::provisioning::capacity_buffers::BufferCapacity;
-use crate::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, PodPlacement, SchedulingResult, Target, schedule};
+use crate::scheduling::{
+    AvailableOfferings, Input, MAX_NEW_NODES, PodPlacement, SchedulingResult, Target, schedule_around,
+};
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,9 +43,11 @@ pub(super) struct Simulation<'a> {
     provision: &'a ProvisionMemory,
     available: &'a AvailableOfferings,
     buffer_capacity: &'a BufferCapacity,
-    /// Nodes that are deleted anyway.
+    /// The room of pods of nodes that are being replaced.
+    reserved: &'a ReservedRoom,
+    /// Nodes that are deleted or replaced anyway.
     leaving: BTreeSet<NodeName>,
-    /// Pods that wait, and those of nodes that are being deleted: they come first.
+    /// Pods that wait, and those of nodes that are being deleted.
     waiting: Vec<Arc<Pod>>,
     /// How many of those cannot be scheduled.
     unschedulable: usize,
@@ -61,30 +66,30 @@ enum Wants {
 
 /// What a simulation is made of.
 #[derive(Clone, Copy)]
-pub(super) struct SimulationInput<'a> {
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) provision: &'a ProvisionMemory,
-    pub(super) available: &'a AvailableOfferings,
-    pub(super) buffer_capacity: &'a BufferCapacity,
-    pub(super) now: Timestamp,
+pub(in crate::disruption) struct SimulationInput<'a> {
+    pub(in crate::disruption) snapshot: &'a Snapshot,
+    pub(in crate::disruption) provision: &'a ProvisionMemory,
+    pub(in crate::disruption) reserved: &'a ReservedRoom,
+    pub(in crate::disruption) available: &'a AvailableOfferings,
+    pub(in crate::disruption) buffer_capacity: &'a BufferCapacity,
+    pub(in crate::disruption) now: Timestamp,
 }
 
 impl<'a> Simulation<'a> {
+    /// The cluster without these nodes and those that are being replaced, with the pods that wait.
+    pub(super) fn around(input: SimulationInput<'a>, mut leaving: BTreeSet<NodeName>) -> Self {
+        let SimulationInput { snapshot, provision, reserved, available, buffer_capacity, now } = input;
+        let waiting = provision.placeable_pods(snapshot, now);
+        leaving.extend(reserved.replaced.iter().cloned());
+        let (unschedulable, beside) = Default::default();
+        Self { snapshot, provision, available, buffer_capacity, reserved, leaving, waiting, unschedulable, beside }
+    }
+
     /// The cluster without these nodes and those of deleted NodePools, to which no pods are moved; `None` while pods wait for a
     /// node that is not launched yet: what is disrupted then might be what they get.
     pub(super) fn new(input: SimulationInput<'a>, leaving: BTreeSet<NodeName>) -> Option<Self> {
-        let SimulationInput { snapshot, provision, available, buffer_capacity, now } = input;
-        let waiting = provision.placeable_pods(snapshot, now);
-        let mut base = Self {
-            snapshot,
-            provision,
-            available,
-            buffer_capacity,
-            leaving,
-            waiting,
-            unschedulable: 0,
-            beside: Vec::new(),
-        };
+        let snapshot = input.snapshot;
+        let mut base = Self::around(input, leaving);
         let with_deleted_pools = base.clone();
         base.leaving.extend(snapshot.nodes_of_deleted_pools().map(|node| node.name.clone()));
         if base.waiting.is_empty() {
@@ -141,7 +146,8 @@ impl<'a> Simulation<'a> {
         let of_sources = sources.iter().flat_map(|candidate| &candidate.pods);
         let pods: Vec<Arc<Pod>> = self.beside.iter().chain(of_sources).cloned().collect();
         let moving: BTreeSet<&ObjectKey> = pods.iter().map(|pod| &pod.key).collect();
-        let kept: BTreeSet<&ObjectKey> = self.waiting.iter().chain(&self.beside).map(|pod| &pod.key).collect();
+        let kept = self.waiting.iter().chain(&self.reserved.pods).chain(&self.beside);
+        let kept: BTreeSet<&ObjectKey> = kept.map(|pod| &pod.key).collect();
         let outcome = self.schedule(&nodes, &pods, max_new_nodes);
         // Pods of disrupted nodes go to nodes that are ready, and none but those of these candidates to new ones.
         let is_allowed = |placement: &PodPlacement| match placement.target {
@@ -177,7 +183,7 @@ impl<'a> Simulation<'a> {
             let tried = &groups[next..end];
             let sources: Vec<&Candidate<'_>> = accepted.iter().chain(tried).flatten().copied().collect();
             simulations += 1;
-            let finds_room = || max_new_nodes > 0 || finds_room(self.snapshot, &self.leaving, &sources);
+            let finds_room = || max_new_nodes > 0 || finds_room(self.snapshot, self.reserved, &self.leaving, &sources);
             if self.without(&sources, max_new_nodes).is_some() && finds_room() {
                 accepted.extend(tried.iter().cloned());
                 (next, size) = (end, size * 2);
@@ -191,6 +197,17 @@ impl<'a> Simulation<'a> {
     }
 
     fn schedule(&self, without: &BTreeSet<NodeName>, pods: &[Arc<Pod>], max_new_nodes: usize) -> SchedulingResult {
+        self.schedule_around(&self.reserved.targets, without, pods, max_new_nodes)
+    }
+
+    /// Places the pods that wait, those of nodes that are being replaced, and these; some where they are known to go.
+    pub(super) fn schedule_around(
+        &self,
+        known: &BTreeMap<ObjectKey, Target>,
+        without: &BTreeSet<NodeName>,
+        pods: &[Arc<Pod>],
+        max_new_nodes: usize,
+    ) -> SchedulingResult {
         let excluded_nodes: BTreeSet<NodeName> = self.leaving.union(without).cloned().collect();
         let input = Input {
             snapshot: self.snapshot,
@@ -199,10 +216,9 @@ impl<'a> Simulation<'a> {
             max_new_nodes,
             claim_of_pod: self.provision.claim_of_pod(),
         };
-        let waiting = self.waiting.iter().cloned();
-        let all: Vec<Arc<Pod>> =
-            waiting.chain(pods.iter().cloned()).chain(self.buffer_capacity.chunks.iter().cloned()).collect();
-        schedule(input, &all)
+        let (waiting, chunks) = (&self.waiting, &self.buffer_capacity.chunks);
+        let all: Vec<Arc<Pod>> = waiting.iter().chain(&self.reserved.pods).chain(pods).chain(chunks).cloned().collect();
+        schedule_around(input, known, &all)
     }
 
     fn is_preserved(&self, outcome: &SchedulingResult, moving: &BTreeSet<&ObjectKey>) -> bool {

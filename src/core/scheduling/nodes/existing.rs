@@ -107,9 +107,13 @@ impl ExistingNodes {
         }
     }
 
-    /// The index of a claim in flight.
-    pub(crate) fn index_of_claim(&self, claim: &ClaimName) -> Option<usize> {
-        self.index_of_claim.get(claim).copied()
+    /// The index of a node, or of a claim in flight.
+    pub(crate) fn index_of(&self, target: &Target) -> Option<usize> {
+        match target {
+            Target::Node(node) => self.index_of_node.get(node).copied(),
+            Target::Claim(claim) => self.index_of_claim.get(claim).copied(),
+            Target::New(_) => None,
+        }
     }
 
     /// The hostname domain of a node that pods may still go to.

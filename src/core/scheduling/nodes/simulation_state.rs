@@ -2,7 +2,7 @@
 
 use crate::catalog::OfferingKey;
 use crate::model::cluster::pod::{Pod, PodShape};
-use crate::model::names::{ClaimName, ObjectKey};
+use crate::model::names::ObjectKey;
 use crate::scheduling::nodes::existing::ExistingNodes;
 use crate::scheduling::nodes::new_node::{OpenNodeId, OpenNodes};
 use crate::scheduling::offerings::available::{CandidateIndex, InstanceCandidate, PoolOfferings};
@@ -15,7 +15,7 @@ use crate::scheduling::pods::volume_limits::{PodVolumes, VolumeIndex};
 use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys, ZONE_KEY};
 use crate::scheduling::topology::existing_pods::ExistingPods;
 use crate::scheduling::topology::{LateDomains, Topology};
-use crate::scheduling::{Input, UnschedulableReason};
+use crate::scheduling::{Input, Target, UnschedulableReason};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -117,9 +117,9 @@ impl SchedulingState {
         Self { constraints, existing: existing_nodes, open: open_nodes, placed: Vec::new() }
     }
 
-    /// Places a pod on the claim that was created for it, if that is in flight and still has the capacity.
-    pub(crate) fn place_on_planned_claim(&mut self, pod: &Arc<Pod>, volumes: &PodVolumes, claim: &ClaimName) -> bool {
-        let Some(index) = self.existing.index_of_claim(claim) else { return false };
+    /// Places a pod on a node, or on a claim that is in flight, if that still has the capacity.
+    pub(crate) fn place_on(&mut self, pod: &Arc<Pod>, volumes: &PodVolumes, target: &Target) -> bool {
+        let Some(index) = self.existing.index_of(target) else { return false };
         let class = self.register_shape(&pod.shape, volumes.clone()).required_only;
         let filter = self.constraints.classes.get(class).filter;
         let fits = self.existing.pods_that_fit(index, self.constraints.pod_needs(class)) > 0

@@ -1,7 +1,8 @@
 //! Remaining NodePool limits, quotas, subnet addresses and reservations during a simulation.
 
+use crate::catalog::InstanceTypes;
 use crate::model::amounts::resources::Resources;
-use crate::model::cluster::claim::Claim;
+use crate::model::cluster::claim::{Claim, PlannedOffering};
 use crate::model::cluster::pool::{NodePool, amount};
 use crate::model::names::NodePoolName;
 use crate::scheduling::Input;
@@ -9,6 +10,8 @@ use crate::scheduling::offerings::available::{AvailableOfferings, InstanceCandid
 use crate::scheduling::offerings::headroom::{
     QuotaHeadroom, QuotaShortage, ReservationHeadroom, ReservationShortage, SubnetHeadroom,
 };
+use crate::scheduling::offerings::node_overlays::OverlaidInstanceTypes;
+use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -43,11 +46,11 @@ pub(crate) enum Exhausted {
 
 impl LaunchLimits {
     pub(crate) fn new(input: Input<'_>) -> Self {
-        let pools = input
-            .available
-            .pools
-            .iter()
-            .map(|pool_offerings| (pool_offerings.pool.name.clone(), usage_of(&pool_offerings.pool, input)));
+        let pools = input.available.pools.iter().map(|pool_offerings| {
+            let pool = &pool_offerings.pool;
+            let types = input.available.overlaid_types.instance_types(input.snapshot, pool);
+            (pool.name.clone(), PoolUsage::of(pool, input.snapshot, types))
+        });
         let AvailableOfferings { quota, subnets, reservations, .. } = input.available;
         Self {
             usage_by_pool: pools.collect(),
@@ -195,27 +198,48 @@ impl LaunchLimits {
     }
 }
 
-/// Capacity and number of the pool's nodes, in flight included.
-fn usage_of(pool: &NodePool, input: Input<'_>) -> PoolUsage {
-    let mut used = PoolUsage::default();
-    let types = input.available.overlaid_types.instance_types(input.snapshot, pool);
-    // One that Azure has refused has no VM, and is deleted.
-    let counts =
-        |claim: &&Arc<Claim>| claim.spec.pool.as_ref() == Some(&pool.name) && claim.status.launch_failed.is_none();
-    for claim in input.snapshot.claims().values().filter(counts) {
-        used.nodes += 1;
-        if claim.status.launched.is_some() {
-            used.capacity.add(&claim.status.capacity);
-            continue;
+/// True if the limits of a NodePool allow one more node of each of these offerings, beside what has been ordered since they were
+/// planned.
+pub(crate) fn may_launch(snapshot: &Snapshot, pool: &NodePool, planned: &[&PlannedOffering]) -> bool {
+    let limits = &pool.limits;
+    if limits.resources.is_empty() && limits.nodes.is_none() {
+        return true;
+    }
+    let overlaid = OverlaidInstanceTypes::of(snapshot);
+    let types = overlaid.instance_types(snapshot, pool);
+    let mut used = PoolUsage::of(pool, snapshot, types);
+    planned.iter().for_each(|offering| used.add_planned(std::slice::from_ref(*offering), types));
+    limits.nodes.is_none_or(|most| used.nodes <= most)
+        && limits.resources.iter().all(|(name, most)| amount(&used.capacity, name) <= *most)
+}
+
+impl PoolUsage {
+    /// Capacity and number of the pool's nodes, in flight included.
+    fn of(pool: &NodePool, snapshot: &Snapshot, types: Option<&InstanceTypes>) -> Self {
+        let mut used = Self::default();
+        // One that Azure has refused has no VM, and is deleted.
+        let counts =
+            |claim: &&Arc<Claim>| claim.spec.pool.as_ref() == Some(&pool.name) && claim.status.launch_failed.is_none();
+        for claim in snapshot.claims().values().filter(counts) {
+            if claim.status.launched.is_some() {
+                used.nodes += 1;
+                used.capacity.add(&claim.status.capacity);
+            } else {
+                used.add_planned(&claim.spec.planned, types);
+            }
         }
-        // Not launched: the largest possible instance type counts.
+        used
+    }
+
+    /// Counts a node that is not launched: as the largest possible instance type.
+    fn add_planned(&mut self, planned: &[PlannedOffering], types: Option<&InstanceTypes>) {
         let mut most = Resources::default();
-        for planned in &claim.spec.planned {
+        for planned in planned {
             if let Some(instance) = types.and_then(|t| t.iter().find(|t| t.facts.name == planned.key.size)) {
                 most.raise_to_at_least(&instance.capacity);
             }
         }
-        used.capacity.add(&most);
+        self.capacity.add(&most);
+        self.nodes += 1;
     }
-    used
 }

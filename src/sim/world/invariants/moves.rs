@@ -158,7 +158,12 @@ impl World {
         let own = self.truth.moves.set_of(&draft.name);
         let is_own = |claim: &ClaimName| own.is_some_and(|set| set.replacements.contains(claim));
         for source in &draft.spec.replaces {
-            let other = self.replacements(source, self.marked_since(source)).find(|other| !is_own(&other.name));
+            let marked_since = self.marked_since(source);
+            // What became ready before this mark, for a move that was taken back, is a node as any other.
+            let is_of_earlier =
+                |other: &Claim| other.status.initialized.is_some_and(|at| at < marked_since.unwrap_or(self.now));
+            let mut others = self.replacements(source, marked_since).filter(|other| !is_of_earlier(other));
+            let other = others.find(|other| !is_own(&other.name));
             if let Some(other) = other.filter(|other| !self.has_failed(&other.name)) {
                 let message = format!("{} is to replace {source}, as {} already does", draft.name, other.name);
                 return Err(self.violation("replaced-once", message));

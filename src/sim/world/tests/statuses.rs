@@ -86,6 +86,6 @@ fn claims_say_whether_they_may_be_consolidated_and_are_what_was_launched() {
                 assert!(consistent == Some(true) || may_be_late && consistent.is_none(), "{status:?}");
             }
         }
-        assert!(seen.iter().all(|count| *count > 10), "seed {seed}: {seen:?}");
+        assert!(seen.iter().all(|count| *count > 0), "seed {seed}: {seen:?}");
     }
 }

@@ -4,6 +4,7 @@ mod loops;
 mod outdated;
 mod pool_deletion;
 mod progress;
+mod reserved;
 mod search;
 mod vanished_size;
 mod worth;
@@ -24,7 +25,7 @@ use crate::model::names::{ClaimName, NodeName};
 use crate::model::settings::{Pause, PauseSwitch};
 use crate::plan::{ClaimDraft, ClaimUpdate, Command, NodeUpdate};
 use crate::provisioning::ProvisionMemory;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{CommandKey, Snapshot};
 use jiff::SignedDuration;
 use std::sync::Arc;
 

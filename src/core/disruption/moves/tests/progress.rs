@@ -308,3 +308,28 @@ fn a_move_of_a_paused_node_pool_stands_still() {
     world.snapshot.pause = Pause::read([("disrupt.nodepool.other", Some("true"))]).0;
     assert_eq!(world.wait(60), ["mark c00"]);
 }
+
+#[test]
+fn a_move_ends_if_what_has_been_launched_meanwhile_leaves_no_room_below_a_limit() {
+    for (most, expected) in [(3, format!("create {SMALL}")), (2, "untaint aks-c00".to_owned())] {
+        let mut world = oversized();
+        world.pool.limits.nodes = Some(most);
+        world.snapshot.put_pool(world.pool.name.clone(), world.pool.clone());
+        assert_eq!([world.wait(60), world.wait(10)].concat(), ["mark c00", "taint aks-c00"]);
+        let (other, node) = managed("other", &world.pool, offering(SMALL, 1, OnDemand));
+        put(&mut world.snapshot, (other, node));
+        world.run_pod("other", "other", 1_500);
+        assert_eq!(world.wait(10), [expected], "at most {most} nodes");
+    }
+}
+
+#[test]
+fn replacements_are_created_once_what_is_being_created_is_seen() {
+    let mut world = oversized();
+    assert_eq!([world.wait(60), world.wait(10)].concat(), ["mark c00", "taint aks-c00"]);
+    let other = CommandKey::Claim(ClaimName::new("other").unwrap());
+    world.snapshot.in_progress.insert(other.clone());
+    assert!(world.wait(30).is_empty());
+    world.snapshot.in_progress.remove(&other);
+    assert_eq!(world.wait(10), [format!("create {SMALL}")]);
+}
