@@ -19,8 +19,10 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often the same revision is synced: as in an hour at the interval of ten minutes, and more.
-const SYNCS: usize = 8;
+/// How often the same revision is synced, and how far the clocks are moved before each, so that napkeeper writes meanwhile: more than
+/// an hour.
+const SYNCS: usize = 6;
+const INTERVAL: SignedDuration = SignedDuration::from_mins(15);
 /// What is committed, and may change by nothing but a commit.
 const KINDS: &str = "customresourcedefinitions,clusterroles,clusterrolebindings,validatingadmissionpolicies,\
                      validatingwebhookconfigurations,mutatingwebhookconfigurations,nodepools,aksnodeclasses";
@@ -92,7 +94,7 @@ async fn by_flux(lab: &mut Installation, repository: &Path) -> Result<()> {
     ensure!(synced["status"] == "True", "{synced}");
     works(lab, "orphansweeps").await?;
     in_time("a companion by Flux", begun)?;
-    nothing_changes_by_syncing(&lab.env, &mut git).await?;
+    nothing_changes_by_syncing(&mut lab.env, &mut git).await?;
     the_switch_survives(&lab.env, &mut git).await?;
     an_approval_in_git_collects_an_orphan(&mut lab.env, &mut git).await?;
     a_bad_pool_is_refused_with_the_reason(&lab.env, &mut git).await?;
@@ -115,13 +117,17 @@ async fn versions(env: &Environment) -> Result<String> {
     Ok(all.lines().filter(|line| !is_own_state(line)).collect::<Vec<_>>().join("\n"))
 }
 
-/// Nothing that napkeeper writes is a difference to Flux, and nothing that Flux applies again is a change.
-async fn nothing_changes_by_syncing(env: &Environment, git: &mut Commits) -> Result<()> {
+/// Nothing that napkeeper writes in an hour is a difference to Flux, and nothing that Flux applies again is a change.
+async fn nothing_changes_by_syncing(env: &mut Environment, git: &mut Commits) -> Result<()> {
     let before = versions(env).await?;
     for name in ["general-purpose", "napkeeper-pause", "Deployment"] {
         ensure!(before.contains(name), "{before}");
     }
     for _ in 0..SYNCS {
+        let last_run = sweep_status(env).await?["lastRun"].clone();
+        env.jump(INTERVAL)?;
+        let swept = async || Ok((sweep_status(env).await?["lastRun"] != last_run).then_some(()));
+        eventually("run of the OrphanSweep", STEP, swept).await?;
         git.sync_again(env).await?;
     }
     let after = versions(env).await?;
