@@ -43,9 +43,12 @@ impl Removal {
         all.extend(marks(&nodes));
         all.extend(self.kept_policies().await?);
         all.push(expected(
-            "in Azure: tags napkeeper.io_… on VMs, NICs and disks; the identity of napkeeper and its roles".to_owned(),
+            "in Azure: the identity of napkeeper and its roles; tags napkeeper.io_… on resources that it has launched, or marked \
+             as suspect"
+                .to_owned(),
             "this command does not sign in to Azure",
-            "az resource list --query \"[?tags.\\\"napkeeper.io_cluster\\\"].id\" -o tsv lists what has tags; \
+            "az resource list --query \"[?tags.\\\"napkeeper.io_cluster\\\" || tags.\\\"napkeeper.io_suspect-since\\\"].id\" \
+             -o tsv lists what has tags; \
              az identity delete -g RESOURCE_GROUP -n napkeeper deletes the identity"
                 .to_owned(),
         ));
