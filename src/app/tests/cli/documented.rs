@@ -32,21 +32,37 @@ const ABSENT: [(&str, &str); 13] = [
 /// Programs that the pages use and that are run.
 const REAL: [&str; 8] = ["bash", "cat", "cp", "date", "grep", "mkdir", "sed", "xargs"];
 
-/// Runs what needs neither a cluster nor Azure. Of all else the options are read: the first that is unknown is an error,
-/// and `--help` ends the program. Files of the repository that are named must be there.
+/// Runs what needs neither a cluster nor Azure, in a folder as a reader has it, and takes exit code 2 for a mistake. Of all else the
+/// options are read: the first that is unknown is an error, and `--help` ends the program. Files of the repository that are named
+/// must be there. What is in brackets is no argument.
 const NAPKEEPER: &str = r#"#!/usr/bin/env bash
 echo "napkeeper $*" >> "$CALLS"
+arguments=()
 for argument in "$@"; do
   case $argument in
     manifests/*|policies/*|src/*)
       [[ -e $argument ]] || echo "napkeeper $*: there is no $argument" >> "$FAILED" ;;
   esac
+  [[ $argument == \[* ]] || arguments+=("$argument")
 done
-case "$1 $2" in
-  completion\ *|man\ *|policies\ export|rules\ *|schema\ *|version\ *) "$BINARY" "$@" 2> "$CALLS.$$" ;;
+set -- "${arguments[@]}"
+if [[ $* == *--write* && ($(pwd -P) != "$HOME"/* || $* == *src/*) ]]; then
+  echo "napkeeper $*: would write into this repository" >> "$FAILED"
+  exit
+fi
+case "$1 $2 $*" in
+  completion\ *|man\ *|rules\ *|schema\ *|version\ *|policies\ export\ *) "$BINARY" "$@" 2> "$CALLS.$$" ;;
+  validate\ *|migrate\ *|policies\ test\ *|audit*\ --from\ *|explain\ pod*\ clusters/*|explain\ pod*\ --from\ *|simulate*\ manifests/*)
+    [[ /dev/stdin -ef /dev/null ]] && exec < nodepool.yaml
+    echo "napkeeper $*" >> "$RUN"
+    PATH=$PATH_OF_PROGRAMS "$BINARY" "$@" 2> "$CALLS.$$"
+    (( $? < 2 )) ;;
   *) "$BINARY" "$@" --help > /dev/null 2> "$CALLS.$$" ;;
 esac || echo "napkeeper $*: $(cat "$CALLS.$$")" >> "$FAILED"
 "#;
+
+/// Prints a NodePool, as what renders manifests does.
+const RENDERED: &str = "#!/usr/bin/env bash\ncat nodepool.yaml\n";
 
 /// Reads the options, and looks for files, folders and objects of napkeeper that are named. The plugin krew is not there.
 const KUBECTL: &str = r#"#!/usr/bin/env bash
@@ -56,6 +72,10 @@ case $1 in
   krew) exit ;;
 esac
 "$BINARY_KUBECTL" "$@" --help > /dev/null 2> "$CALLS.$$" || echo "kubectl $*: $(cat "$CALLS.$$")" >> "$FAILED"
+case "$*" in
+  *napkeeper-facts*" -o yaml"*) cat "$FACTS" ;;
+  get\ *" -o json"*) for file in clusters/prod/{class,nodepool}.yaml; do cat $file; echo ---; done; echo "$POD" ;;
+esac
 before=$1
 for argument in "${@:2}"; do
   case $before in
@@ -82,7 +102,41 @@ fpath=(. .)
 const FOLDERS: [&str; 3] = ["manifests", "policies", "src"];
 
 /// What a reader has written by then.
-const WRITTEN: [&str; 4] = ["argocd-cm.yaml", "napkeeper-system", "nodepool.yaml", "root.yaml"];
+const WRITTEN: [&str; 3] = ["argocd-cm.yaml", "napkeeper-system", "root.yaml"];
+
+/// What a reader has in Git, by the file of this repository that it is a copy of.
+const COMMITTED: [(&str, &str); 6] = [
+    ("clusters/prod/class.yaml", "manifests/quickstart/aksnodeclass.yaml"),
+    ("clusters/prod/nodepool.yaml", "manifests/quickstart/nodepool-general-purpose.yaml"),
+    ("overlays/prod/class.yaml", "manifests/quickstart/aksnodeclass.yaml"),
+    ("overlays/prod/nodepool.yaml", "manifests/quickstart/nodepool-general-purpose.yaml"),
+    ("nodepool.yaml", "manifests/quickstart/nodepool-gpu.yaml"),
+    ("facts.yaml", FACTS),
+];
+
+/// The ConfigMap that kubectl lists.
+const FACTS: &str = "src/app/tests/cases/sweeps/facts.yaml";
+
+/// The Deployment whose pods pages explain.
+const WEB: &str = "apiVersion: apps/v1
+kind: Deployment
+metadata: { name: web, namespace: shop }
+spec:
+  replicas: 1
+  selector: { matchLabels: { app: web } }
+  template:
+    metadata: { labels: { app: web } }
+    spec: { containers: [{ name: web, image: web, resources: { requests: { cpu: 100m, memory: 64Mi } } }] }
+";
+
+/// What kubectl lists: a pod of it, in a cluster whose NodePool and AKSNodeClass are those that are committed.
+const POD: &str = "apiVersion: v1
+kind: Pod
+metadata: { name: web-0, namespace: shop, uid: web-0, creationTimestamp: \"2026-08-01T00:00:00Z\" }
+spec:
+  containers: [{ name: web, image: web, resources: { requests: { cpu: 100m, memory: 64Mi } } }]
+status: { phase: Pending, conditions: [{ type: PodScheduled, status: \"False\", reason: Unschedulable }] }
+";
 
 fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
@@ -145,6 +199,8 @@ fn folder() -> tempfile::TempDir {
     let [bin, work] = ["bin", "work"].map(|name| folder.path().join(name));
     fs::create_dir(&bin).unwrap();
     fs::create_dir(&work).unwrap();
+    // That of whoever uses fish.
+    fs::create_dir_all(folder.path().join(".config/fish/completions")).unwrap();
     let script = |name: &str, text: &str| {
         fs::write(bin.join(name), text).unwrap();
         fs::set_permissions(bin.join(name), PermissionsExt::from_mode(0o755)).unwrap();
@@ -152,48 +208,96 @@ fn folder() -> tempfile::TempDir {
     script("napkeeper", NAPKEEPER);
     script("kubectl", KUBECTL);
     ABSENT.iter().for_each(|(name, _)| script(name, "#!/usr/bin/env bash\n"));
+    ["helm", "kustomize"].iter().for_each(|name| script(name, RENDERED));
     REAL.iter().for_each(|name| symlink(program(name), bin.join(name)).unwrap());
     FOLDERS.iter().for_each(|name| symlink(repository(name).canonicalize().unwrap(), work.join(name)).unwrap());
     WRITTEN.iter().for_each(|name| fs::write(work.join(name), "").unwrap());
+    commit(&work);
     folder
 }
 
+/// The repository of a reader, on the branch main, of which the remote is as old.
+fn commit(work: &Path) {
+    let write = |name: &str, text: &str| {
+        fs::create_dir_all(work.join(name).parent().unwrap()).unwrap();
+        fs::write(work.join(name), text).unwrap();
+    };
+    for (name, source) in COMMITTED {
+        write(name, &fs::read_to_string(repository(source)).unwrap());
+    }
+    write("clusters/prod/web.yaml", WEB);
+    write("napkeeper.yaml", "clusters: [{ name: prod, region: westeurope, paths: [clusters/prod] }]\n");
+    for file in fs::read_dir(repository("src/app/tests/cases/audit/saved")).unwrap().map(Result::unwrap) {
+        write(&format!("monday/{}", file.file_name().display()), &fs::read_to_string(file.path()).unwrap());
+    }
+    write("overlays/prod/kustomization.yaml", "resources: [class.yaml, nodepool.yaml]\n");
+    write(".napkeeperignore", &FOLDERS.map(|folder| format!("{folder}/\n")).concat());
+    let commands = [
+        "init -q -b main",
+        "add clusters overlays nodepool.yaml napkeeper.yaml",
+        "commit -q -m start",
+        "update-ref refs/remotes/origin/main main",
+    ];
+    for command in commands {
+        let mut git = Command::new(program("git"));
+        // Neither the repository nor the settings of whoever runs the tests.
+        git.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+        git.envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_SYSTEM", "/dev/null")]);
+        git.args(["-c", "user.name=reader", "-c", "user.email=reader@example.com"]).args(command.split(' '));
+        assert!(git.current_dir(work).status().unwrap().success(), "git {command}");
+    }
+}
+
 fn bash(script: &str, folder: &Path) -> Output {
+    let folder = &folder.canonicalize().unwrap();
     let mut bash = Command::new(program("bash"));
     bash.args(["-c", &format!("{PRELUDE}{script}")]).current_dir(folder.join("work")).env_clear();
     bash.env("PATH", folder.join("bin")).env("HOME", folder).env("KUBECONFIG", "kubeconfig");
     bash.env("BINARY", env!("CARGO_BIN_EXE_napkeeper")).env("BINARY_KUBECTL", program("kubectl"));
     bash.env("CALLS", folder.join("calls")).env("FAILED", folder.join("failed"));
-    bash.env("KUSTOMIZE", repository("kustomize"));
+    bash.env("KUSTOMIZE", repository("kustomize")).env("POD", POD).env("FACTS", repository(FACTS));
+    bash.env("RUN", folder.join("run")).env("PATH_OF_PROGRAMS", std::env::var_os("PATH").unwrap());
     bash.output().unwrap()
 }
 
-/// What is wrong with the scripts of a page, and how many commands of napkeeper and kubectl they are. All are run by one
-/// bash, as a later one may need what an earlier one has defined.
-fn problems(scripts: &[String]) -> (Vec<String>, usize) {
+/// What bash says of a command that it cannot run as it stands.
+fn is_mistake(line: &str) -> bool {
+    line.contains("bash: ") && (line.contains("syntax error") || line.contains("No such file or directory"))
+}
+
+/// What is wrong with the scripts of a page, and how many commands of napkeeper and kubectl they are, and how many of these are
+/// run. All are run by one bash, as a later one may need what an earlier one has defined. Errors that the page shows are none.
+fn problems(scripts: &[String], page: &str) -> (Vec<String>, [usize; 2]) {
+    if scripts.is_empty() {
+        return (Vec::new(), [0; 2]);
+    }
     let folder = folder();
     let work = folder.path().join("work");
     let all: String = scripts.iter().map(|script| format!("builtin cd '{}'\n{script}", work.display())).collect();
     let said = stderr(&bash(&all, folder.path()));
-    let mut problems: Vec<_> =
-        said.lines().filter(|line| line.contains("syntax error")).map(ToOwned::to_owned).collect();
+    let mut problems: Vec<_> = said.lines().filter(|line| is_mistake(line)).map(ToOwned::to_owned).collect();
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
-    problems.extend(read("failed").lines().map(ToOwned::to_owned));
-    (problems, read("calls").lines().count())
+    let shown: Vec<&str> = page.lines().filter(|line| line.starts_with("error: ")).collect();
+    let is_shown = |problem: &&str| shown.iter().any(|error| problem.ends_with(error));
+    problems.extend(read("failed").lines().filter(|problem| !is_shown(problem)).map(ToOwned::to_owned));
+    (problems, ["calls", "run"].map(|file| read(file).lines().count()))
 }
 
 #[test]
 fn every_command_of_the_user_guide_is_one() {
     let pages = pages();
-    let judge = |page: &PathBuf| (page.clone(), problems(&scripts(&fs::read_to_string(page).unwrap())));
+    let judge = |page: &PathBuf| {
+        let text = fs::read_to_string(page).unwrap();
+        (page.clone(), problems(&scripts(&text), &text))
+    };
     let half = pages.len() / 2;
     let of_pages: Vec<_> = std::thread::scope(|scope| {
         let second = scope.spawn(|| pages[half..].iter().map(judge).collect::<Vec<_>>());
         let first: Vec<_> = pages[..half].iter().map(judge).collect();
         first.into_iter().chain(second.join().unwrap()).collect()
     });
-    let commands: usize = of_pages.iter().map(|(_, (_, commands))| commands).sum();
-    assert!(commands > 200, "{commands} commands");
+    let [commands, run] = [0, 1].map(|n| of_pages.iter().map(|(_, (_, counts))| counts[n]).sum::<usize>());
+    assert!(commands > 200 && run > 30, "{commands} commands, {run} run");
     let wrong: Vec<_> = of_pages.into_iter().filter(|(_, (problems, _))| !problems.is_empty()).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
@@ -204,6 +308,10 @@ fn a_command_that_is_none_is_found() {
         ("napkeeper validate --everything", "unexpected argument '--everything'"),
         ("napkeeper valdate", "unrecognized subcommand 'valdate'"),
         ("napkeeper validate -o yaml", "invalid value 'yaml'"),
+        ("napkeeper validate clusters/nowhere", "does not exist"),
+        ("napkeeper explain pod another clusters/prod -n shop", "another"),
+        ("cd src/app/tests/cases/howto && napkeeper migrate --write", "would write into this repository"),
+        ("napkeeper migrate src/app/tests/cases/howto --write", "would write into this repository"),
         ("napkeeper rules NK0000", "NK0000"),
         ("echo $(napkeeper audit --form a) | cat", "unexpected argument '--form'"),
         ("kubectl napkeeper validate --everything", "unexpected argument '--everything'"),
@@ -213,8 +321,9 @@ fn a_command_that_is_none_is_found() {
         ("kubectl rollout status deployment/napkeeper-web", "there is no napkeeper-web"),
         ("terraform apply", "terraform: neither run nor known as absent"),
         ("kubectl get nodes | kubectl get (", "syntax error"),
+        ("napkeeper validate - < nowhere.yaml", "No such file or directory"),
     ] {
-        let (problems, _) = problems(&[format!("{script}\n")]);
+        let (problems, _) = problems(&[format!("{script}\n")], "");
         assert!(problems.iter().any(|found| found.contains(problem)), "{script}: {problems:#?}");
     }
     let page = "Run `kubectl get\nnodes` or:\n\n```\n$ napkeeper \\\n  version\n1.0\n```\n\n```text\noutput\n```\n";
