@@ -68,30 +68,34 @@ fn run(folder: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(args).current_dir(folder).output().unwrap()
 }
 
+/// What a folder lacks, by command.
+fn lacking_in(repository: &str, root: &Path, inside: &Path) -> Vec<String> {
+    let shown = inside.strip_prefix(root).unwrap().display();
+    let commands =
+        [&["validate"][..], &["simulate", ".", "--for", "5m"], &["explain", "pod", "web", "."], &["migrate", "."]];
+    let lacks = |args: &&[&str]| {
+        let output = run(inside, args);
+        let said = stderr(&output);
+        let ends_well = output.status.code().unwrap() < 2;
+        assert!(ends_well || LACKS.iter().any(|lack| said.contains(lack)), "{repository}/{shown}: {args:?}: {said}");
+        (!ends_well).then(|| format!("{repository}/{shown}: {args:?}"))
+    };
+    commands.iter().filter_map(lacks).collect()
+}
+
 #[test]
 fn every_command_ends_well_in_every_folder() {
-    let mut lacking = String::new();
-    for (name, folder) in repositories() {
-        for inside in folders(folder.path()) {
-            let shown = inside.strip_prefix(folder.path()).unwrap().display().to_string();
-            for args in [
-                &["validate"][..],
-                &["validate", "."],
-                &["simulate", ".", "--for", "5m"],
-                &["explain", "pod", "web", "."],
-                &["migrate", "."],
-            ] {
-                let output = run(&inside, args);
-                let code = output.status.code().unwrap();
-                if code > 1 {
-                    let said = stderr(&output);
-                    assert!(LACKS.iter().any(|lack| said.contains(lack)), "{name}/{shown}: {args:?}: {said}");
-                    writeln!(lacking, "{name}/{shown}: {args:?}").unwrap();
-                }
-            }
-        }
-    }
-    assert!(!lacking.is_empty(), "folders without manifests are among them");
+    let repositories = repositories();
+    let all: Vec<_> =
+        repositories.iter().flat_map(|one| folders(one.1.path()).into_iter().map(move |f| (one, f))).collect();
+    let lacking = std::thread::scope(|scope| {
+        let halves = [0, 1].map(|half| {
+            let own = all.iter().skip(half).step_by(2);
+            scope.spawn(|| own.flat_map(|((name, root), inside)| lacking_in(name, root.path(), inside)).count())
+        });
+        halves.map(|half| half.join().unwrap()).iter().sum::<usize>()
+    });
+    assert!(lacking > 0, "folders without manifests are among them");
 }
 
 /// `rule path message` of each finding, as far as it is about one object.
