@@ -408,6 +408,10 @@ mod tests {
         assert!(has_changed(&CommandKey::Resource(id), &seen, &now));
     }
 
+    fn rules<'a>(settings: &'a Settings, catalog: &'a RegionCatalog) -> ControllerConfig<'a> {
+        ControllerConfig { settings, catalog, options: InstanceTypeOptions::default(), seed: 1 }
+    }
+
     /// Two nodes of which one's pods fit on the other, as a decision on disruption has found before.
     fn underutilized() -> (Controller, Node, Node) {
         let pool = pool("general");
@@ -433,12 +437,7 @@ mod tests {
         meanwhile: impl FnOnce(&mut Controller),
     ) -> Vec<PlannedCommand> {
         let (settings, catalog) = (settings(), RegionCatalog { region: settings().cluster.region, sizes: Vec::new() });
-        let rules = ControllerConfig {
-            settings: &settings,
-            catalog: &catalog,
-            options: InstanceTypeOptions::default(),
-            seed: 1,
-        };
+        let rules = rules(&settings, &catalog);
         let request = controller.begin_decision(DecisionKind::Disruption, BTreeSet::new(), &settings, at(seconds));
         let answer = request.unwrap().decide(&settings, at(seconds), 1);
         meanwhile(controller);
@@ -481,12 +480,7 @@ mod tests {
         claim.deleting_at = Some(now());
         let settings = settings();
         let catalog = RegionCatalog { region: settings.cluster.region.clone(), sizes: Vec::new() };
-        let rules = ControllerConfig {
-            settings: &settings,
-            catalog: &catalog,
-            options: InstanceTypeOptions::default(),
-            seed: 1,
-        };
+        let rules = rules(&settings, &catalog);
         let mut controller = Controller::default();
         // Of the start, and of no object.
         let asked = Command::ReadGroupOwner;
@@ -520,12 +514,7 @@ mod tests {
         let offering = offering("Standard_D2s_v5", 1, OnDemand).key;
         let refusal = LaunchRefusal { offering, reservation: None, error, applies_to_all_offerings: false, at: now() };
         let catalog = RegionCatalog { region: settings.cluster.region.clone(), sizes: Vec::new() };
-        let rules = ControllerConfig {
-            settings: &settings,
-            catalog: &catalog,
-            options: InstanceTypeOptions::default(),
-            seed: 1,
-        };
+        let rules = rules(&settings, &catalog);
         let report = CommandReport { launch_refusals: vec![refusal], ..CommandReport::default() };
         for is_deciding in [false, true] {
             let mut controller = Controller::default();
