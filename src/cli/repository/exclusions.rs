@@ -19,7 +19,7 @@ impl Exclusions {
     /// The patterns of the command line, and those of the nearest file in the folder of the first path or above it.
     pub(crate) fn read(tree: &impl Tree, selection: &Selection) -> anyhow::Result<Self> {
         let here = absolute(Path::new("."));
-        let mut given = GitignoreBuilder::new(&here);
+        let mut given = patterns_in(&here);
         for pattern in &selection.reading.exclude {
             given.add_line(None, pattern).with_context(|| format!("--exclude {pattern}"))?;
         }
@@ -45,9 +45,17 @@ impl Exclusions {
     }
 }
 
+/// Patterns that are relative to a folder. For Git an open bracket without a closing one is a character like any other; here it is an
+/// error, as it is more likely to be a mistake, which would leave out nothing.
+fn patterns_in(folder: &Path) -> GitignoreBuilder {
+    let mut patterns = GitignoreBuilder::new(folder);
+    patterns.allow_unclosed_class(false);
+    patterns
+}
+
 fn of_file(tree: &impl Tree, file: &Path) -> anyhow::Result<Gitignore> {
     let source = tree.read(file).ok_or_else(|| anyhow!("{} cannot be read", file.display()))?;
-    let mut patterns = GitignoreBuilder::new(file.parent().unwrap_or_else(|| Path::new("")));
+    let mut patterns = patterns_in(file.parent().unwrap_or_else(|| Path::new("")));
     for (i, line) in source.text.lines().enumerate() {
         let at = || format!("{}:{}: {line}", source.file, i + 1);
         patterns.add_line(Some(file.to_owned()), line).with_context(at)?;
