@@ -1,7 +1,7 @@
 //! The pods that need a node.
 
 use crate::model::cluster::claim::Claim;
-use crate::model::cluster::pod::{Pod, PodOwner};
+use crate::model::cluster::pod::Pod;
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
@@ -35,5 +35,5 @@ fn ends_whatever_holds(claim: &Claim, now: Timestamp) -> bool {
 fn will_leave(snapshot: &Snapshot, pod: &Pod, is_forced: bool, now: Timestamp) -> bool {
     let holds =
         || pod.refuses_disruption(now) || snapshot.eviction_blocker(pod).is_some_and(|blocker| blocker.is_permanent());
-    !pod.opaque && pod.is_reschedulable() && pod.owner == PodOwner::Controller && (is_forced || !holds())
+    pod.needs_another_node() && (is_forced || !holds())
 }

@@ -143,9 +143,9 @@ fn pods_to_place(
             _ if pod.claims_devices => rejected.push((Arc::clone(pod), UnschedulableReason::DynamicResources)),
             Err(trouble) => rejected.push((Arc::clone(pod), UnschedulableReason::Volume(trouble))),
             Ok(volumes) => {
-                let planned = || input.claim_of_pod.get(&pod.key).map(|claim| Target::Claim(claim.clone()));
-                let target = known.get(&pod.key).cloned().or_else(planned);
-                if !target.is_some_and(|target| state.place_on(pod, &volumes, &target)) {
+                let planned = input.claim_of_pod.get(&pod.key).map(|claim| Target::Claim(claim.clone()));
+                let target = known.get(&pod.key).or(planned.as_ref());
+                if !target.is_some_and(|target| state.place_on(pod, &volumes, target)) {
                     pending.push((Arc::clone(pod), volumes));
                 }
             }

@@ -37,6 +37,7 @@ pub use simulation::PodWithoutRoom;
 pub(super) use simulation::SimulationInput;
 pub(super) use soft_taints::soft_taint_deleted_pools;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A replacement that is not ready after this time has failed; the old nodes are kept.
 pub(super) const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
@@ -115,6 +116,19 @@ pub(crate) struct Move {
     causes: BTreeSet<PoolCause>,
 }
 
+impl Move {
+    /// Its sources that are there and not being deleted.
+    fn sources_left<'s>(&self, snapshot: &'s Snapshot) -> impl Iterator<Item = &'s Arc<Claim>> {
+        let sources = self.sources.iter().filter_map(|source| snapshot.claims().get(&source.name));
+        sources.filter(|claim| claim.deleting_at.is_none())
+    }
+
+    /// The disruption of a source is paused.
+    fn is_paused(&self, snapshot: &Snapshot, now: Timestamp) -> bool {
+        self.sources_left(snapshot).any(|claim| progress::is_paused(snapshot, claim, self.reason, now))
+    }
+}
+
 impl MoveMemory {
     /// The move of which a node is a source.
     pub(super) fn move_of(&self, claim: &ClaimName) -> Option<&Move> {
@@ -155,9 +169,8 @@ impl MoveMemory {
 
     /// The NodePools of sources that are not marked yet.
     pub(super) fn unmarked_sources(&self, snapshot: &Snapshot) -> impl Iterator<Item = NodePoolName> {
-        let sources = self.moves.values().flat_map(|one| &one.sources);
-        sources.filter_map(|source| {
-            let claim = snapshot.claims().get(&source.name).filter(|claim| claim.deleting_at.is_none())?;
+        let sources = self.moves.values().flat_map(|one| one.sources_left(snapshot));
+        sources.filter_map(|claim| {
             let node = snapshot.node_of(claim)?;
             claim.spec.pool.clone().filter(|_| !node.is_tainted(TAINT_DISRUPTED))
         })
@@ -165,9 +178,9 @@ impl MoveMemory {
 
     /// A move is about to create its replacements: until then the room of its pods is not known.
     fn creates_soon(&self, snapshot: &Snapshot, now: Timestamp) -> bool {
-        self.moves.values().any(|one| {
-            !one.drafts.is_empty() && one.since + CREATION_TIMEOUT > now && !progress::is_held(snapshot, one, now)
-        })
+        self.moves
+            .values()
+            .any(|one| !one.drafts.is_empty() && one.since + CREATION_TIMEOUT > now && !one.is_paused(snapshot, now))
     }
 
     /// Forgets which nodes could not be replaced, but for these.

@@ -111,14 +111,8 @@ fn is_marked(claim: &Claim) -> bool {
     claim.is_ours() && claim.status.disrupted.is_some() && claim.deleting_at.is_none()
 }
 
-/// The disruption of a source is paused.
-pub(super) fn is_held(snapshot: &Snapshot, one: &Move, now: Timestamp) -> bool {
-    let mut sources = one.sources.iter().filter_map(|source| snapshot.claims().get(&source.name));
-    sources.any(|claim| claim.deleting_at.is_none() && is_paused(snapshot, claim, one.reason, now))
-}
-
 /// The disruption of a node for this reason is paused: it, and its marks, stay as they are.
-fn is_paused(snapshot: &Snapshot, claim: &Claim, reason: DisruptionReason, now: Timestamp) -> bool {
+pub(super) fn is_paused(snapshot: &Snapshot, claim: &Claim, reason: DisruptionReason, now: Timestamp) -> bool {
     let disrupted = DisruptionScope::of(claim, Some(reason));
     snapshot.pause.blocks_disruption(&disrupted, now)
 }
@@ -170,13 +164,11 @@ struct Progress<'p> {
 impl Progress<'_> {
     /// Takes the next step; true when the move has ended.
     fn step(&mut self, one: &mut Move) -> bool {
-        let sources: Vec<&Arc<Claim>> =
-            one.sources.iter().filter_map(|s| self.snapshot.claims().get(&s.name)).collect();
-        let left: Vec<&Arc<Claim>> = sources.into_iter().filter(|claim| claim.deleting_at.is_none()).collect();
+        let left: Vec<&Arc<Claim>> = one.sources_left(self.snapshot).collect();
         if left.is_empty() {
             return true;
         }
-        if left.iter().any(|claim| is_paused(self.snapshot, claim, one.reason, self.now)) {
+        if one.is_paused(self.snapshot, self.now) {
             // The time of a pause does not count.
             one.since = self.now;
             return false;
@@ -212,20 +204,24 @@ impl Progress<'_> {
         for claim in sources {
             are_marked &= self.mark(claim, one.reason);
         }
-        if are_marked && has_unobserved_claims(self.snapshot) {
+        if !are_marked {
+            return false;
+        }
+        if has_unobserved_claims(self.snapshot) {
             // What is being created may need what is left of a limit.
             self.plan.wake_at(self.now + OBSERVED_WITHIN);
-        } else if are_marked && !self.are_within_limits(one) {
-            return true;
-        } else if are_marked {
-            one.since = self.now;
-            for (draft, reason) in one.drafts.drain(..) {
-                one.replacements.push(draft.name.clone());
-                one.planned.extend(draft.pods.iter().map(|pod| (pod.clone(), draft.name.clone())));
-                self.plan.push(Command::CreateClaim(Box::new(draft)), reason);
-            }
-            self.plan.wake_at(self.now + CREATION_TIMEOUT);
+            return false;
         }
+        if !self.are_within_limits(one) {
+            return true;
+        }
+        one.since = self.now;
+        for (draft, reason) in one.drafts.drain(..) {
+            one.replacements.push(draft.name.clone());
+            one.planned.extend(draft.pods.iter().map(|pod| (pod.clone(), draft.name.clone())));
+            self.plan.push(Command::CreateClaim(Box::new(draft)), reason);
+        }
+        self.plan.wake_at(self.now + CREATION_TIMEOUT);
         false
     }
 

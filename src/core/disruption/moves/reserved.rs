@@ -5,7 +5,7 @@
 
 use super::MoveMemory;
 use super::simulation::{Simulation, SimulationInput};
-use crate::model::cluster::pod::{Pod, PodOwner};
+use crate::model::cluster::pod::Pod;
 use crate::model::names::{NodeName, ObjectKey};
 use crate::scheduling::Target;
 use crate::snapshot::Snapshot;
@@ -64,12 +64,10 @@ impl ReservedRoom {
 /// The nodes that are being replaced, and their pods that will move.
 fn replaced_nodes(memory: &MoveMemory, snapshot: &Snapshot) -> (BTreeSet<NodeName>, Vec<Arc<Pod>>) {
     let ordered = memory.moves.values().filter(|one| one.drafts.is_empty());
-    let claims = ordered.flat_map(|one| &one.sources).filter_map(|source| snapshot.claims().get(&source.name));
-    let nodes = claims.filter(|claim| claim.deleting_at.is_none()).filter_map(|claim| snapshot.node_of(claim));
+    let nodes = ordered.flat_map(|one| one.sources_left(snapshot)).filter_map(|claim| snapshot.node_of(claim));
     let nodes: BTreeSet<NodeName> = nodes.map(|node| node.name.clone()).collect();
     let pods = nodes.iter().flat_map(|node| snapshot.pods_on(node));
-    let moving = pods.filter(|pod| !pod.opaque && pod.is_reschedulable() && pod.owner == PodOwner::Controller);
-    let moving = moving.cloned().collect();
+    let moving = pods.filter(|pod| pod.needs_another_node()).cloned().collect();
     (nodes, moving)
 }
 

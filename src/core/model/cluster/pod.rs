@@ -328,6 +328,12 @@ impl Pod {
             && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
     }
 
+    /// Its controller replaces it once it is evicted, and what it needs is known: it will need another node.
+    #[must_use]
+    pub(crate) fn needs_another_node(&self) -> bool {
+        !self.opaque && self.is_reschedulable() && self.owner == PodOwner::Controller
+    }
+
     /// It tolerates the taint of a node that is drained: a successor could come back to that node, so it is not evicted,
     /// and ends with the VM (Karpenter core, `IsDrainable`).
     #[must_use]
