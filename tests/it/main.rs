@@ -10,6 +10,7 @@ mod azure;
 mod drawn_objects;
 mod errors;
 mod fuzz;
+mod guide;
 mod live;
 mod manifests;
 mod scheduling;

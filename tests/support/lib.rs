@@ -11,6 +11,7 @@ pub mod environment;
 pub mod fault_proxy;
 pub mod fixtures;
 pub mod flux;
+pub mod guide;
 pub mod installation;
 pub mod kube_scheduler;
 pub mod manifests;

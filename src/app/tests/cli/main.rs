@@ -4,8 +4,6 @@ mod audit;
 mod azure_sim;
 mod controller;
 mod disruption;
-#[cfg(unix)]
-mod documented;
 mod explain;
 mod explain_node;
 mod habits;

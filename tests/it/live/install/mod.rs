@@ -1,5 +1,6 @@
 //! From nothing to Ready: napkeeper is installed as docs/install.md and docs/gitops.md say, and its pods run under their own roles.
 
+mod guide;
 mod provisioner;
 
 use super::uninstall::existing;
