@@ -9,6 +9,7 @@ use napkeeper_core::admission::placement_policy::PlacementPolicies;
 use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::Region;
+use napkeeper_core::snapshot::delta::Delta;
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, WatchedKind, watch as watch_cluster};
 use napkeeper_kube::{connect, follow_blockers, follow_facts, follow_placement};
 use napkeeper_serve::{Check, Lifecycle};
@@ -22,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 
 /// Changes that may be queued; then the watches wait.
 const CHANGE_QUEUE: usize = 10_000;
-/// Snapshots are published at most this often: each one makes the next change copy a table.
+/// Snapshots are published at most this often, except for AKSNodeClasses: each one makes the next change copy a table.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Longest that a process which can answer waits for the cluster before it is ready. Verdicts by rule do not need the
@@ -172,7 +173,13 @@ async fn update(
         tokio::select! {
             event = changes.recv() => match event {
                 None => return Ok(()),
-                Some(WatchEvent::Changed(delta)) => view.apply(&delta),
+                Some(WatchEvent::Changed(delta)) => {
+                    view.apply(&delta);
+                    // A NodePool that names it, applied together with it, is reviewed a moment later.
+                    if matches!(delta, Delta::Class(_)) {
+                        tick.reset_immediately();
+                    }
+                }
                 Some(WatchEvent::Synced) => {
                     tracing::info!("initial listing of the cluster complete");
                     synced = true;
