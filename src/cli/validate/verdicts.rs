@@ -145,7 +145,7 @@ impl Verdicts {
 fn validate_each(args: &Args, input: Input, by_target: &[TargetSources<'_>]) -> anyhow::Result<Verdicts> {
     let mut validator = Validator::embedded()?.with_variables().with_definitions(args.crds.load()?);
     let definitions = validator.definitions().origin().to_owned();
-    let files = input.sources.len();
+    let files = input.files();
     let (findings, skipped) = (Vec::new(), BTreeMap::new());
     let mut verdicts = Verdicts { input, files, findings, checked: 0, skipped, open: 0, repeated: 0, definitions };
     let sources = &verdicts.input.sources;

@@ -98,6 +98,22 @@ impl Input {
         input
     }
 
+    /// How many files the objects come from: of a kustomization its manifests, each once.
+    pub(super) fn files(&self) -> usize {
+        let mut files = BTreeSet::new();
+        for (source, origin) in self.sources.iter().zip(&self.origins) {
+            match origin {
+                SourceOrigin::Render { parts, .. } if !parts.is_empty() => {
+                    files.extend(parts.iter().map(|part| &*part.file));
+                }
+                SourceOrigin::File(_) | SourceOrigin::Render { .. } | SourceOrigin::Stdin => {
+                    files.insert(&*source.file);
+                }
+            }
+        }
+        files.len()
+    }
+
     pub(super) fn push(&mut self, source: Source, origin: SourceOrigin) {
         self.sources.push(source);
         self.origins.push(origin);

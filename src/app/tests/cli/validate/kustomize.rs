@@ -173,7 +173,7 @@ fn kustomizations_are_found_and_findings_point_at_the_files_they_come_from() {
         stderr(&output)
     );
     assert!(stdout(&output).contains("  5 |   maxPods: 5\n"), "{}", stdout(&output));
-    assert!(stdout(&output).contains("3 objects in 3 files checked: 3 errors, 0 warnings; built 2 kustomizations;"));
+    assert!(stdout(&output).contains("3 objects in 5 files checked: 3 errors, 0 warnings; built 2 kustomizations;"));
     assert_eq!(lines(&real(folder.path(), &["overlays/dev"])), ["base/class.yaml:6 NK1015"]);
     assert_eq!(lines(&real(&folder.path().join("overlays/dev"), &[])).len(), 1, "from within");
     assert_eq!(lines(&real(folder.path(), &["base"])), ["base/class.yaml:6 NK1015"]);

@@ -39,7 +39,7 @@ fn files_of_other_tools_are_neither_errors_nor_forgotten() {
     let validated = run(folder.path(), &["validate"]);
     let summary = stdout(&validated);
     assert_eq!(validated.status.code(), Some(0), "{summary}{}", stderr(&validated));
-    let counts = "2 objects in 5 files checked: 0 errors, 0 warnings; built 1 kustomization; ignored 3 files of Helm charts; \
+    let counts = "2 objects in 7 files checked: 0 errors, 0 warnings; built 1 kustomization; ignored 3 files of Helm charts; \
                   ignored 1 template; ignored 4 of other kinds (4 not a manifest)";
     assert!(summary.contains(counts), "{summary}");
     for args in [["simulate", "."], ["migrate", "."], ["simulate", "pools"]] {
