@@ -127,7 +127,7 @@ impl World {
 
     /// A user deletes a NodeClaim, of which the controller learns by its watch alone.
     pub(super) fn delete_claim_as_user(&mut self, name: &ClaimName) {
-        self.truth.deleted_by_users.insert(name.clone());
+        self.truth.deleted_by_others.insert(name.clone());
         self.cluster.delete_claim(name, self.now);
     }
 

@@ -10,7 +10,7 @@ use crate::world::{Violation, World};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::engine::leader_election::{LEASE_DURATION, RENEW_DEADLINE};
 use napkeeper_core::model::settings::DeletionRule;
-use napkeeper_core::plan::Effect;
+use napkeeper_core::plan::{ClusterWrite, Effect};
 use napkeeper_core::snapshot::CommandKey;
 use std::collections::BTreeMap;
 
@@ -132,6 +132,10 @@ impl World {
                 return Ok(());
             }
             self.judge(key, effect)?;
+        }
+        // The replica that leads learns of it by its watch.
+        if let Effect::Cluster(ClusterWrite::DeleteClaim(claim)) = effect {
+            self.truth.deleted_by_others.insert(claim.name.clone());
         }
         // Nobody waits for the reply.
         drop(self.carry_out(key, effect)?);

@@ -45,8 +45,8 @@ pub(in crate::world) struct GroundTruth {
     /// How far a time by the controller's clock may have been wrong: twice the most that it was ahead or behind while it
     /// acted.
     pub(in crate::world) clock_error: SignedDuration,
-    /// NodeClaims that users have deleted.
-    pub(in crate::world) deleted_by_users: BTreeSet<ClaimName>,
+    /// NodeClaims that users have deleted, and replicas that no longer lead.
+    pub(in crate::world) deleted_by_others: BTreeSet<ClaimName>,
     /// What was recorded in this time is lost, because OrphanRecords were restored from a backup.
     pub(in crate::world) records_lost: Option<Range<Timestamp>>,
     /// Resources that a user has given other tags: nothing shows any more whose they are.

@@ -250,12 +250,12 @@ impl World {
         let seen = self.controller.inner.snapshot().claims();
         let is_unknown = |other: &Claim| {
             let is_seen = seen.get(&other.name).is_none_or(|seen| seen.deleting_at.is_some());
-            self.truth.deleted_by_users.contains(&other.name) && !is_seen
+            self.truth.deleted_by_others.contains(&other.name) && !is_seen
         };
         let (mut total, mut going) = (0, 0);
         for other in nodes {
             total += 1;
-            // What a user deletes is known once the watch has told of it.
+            // What others delete is known once the watch has told of it.
             going += u32::from(other.deleting_at.is_some() && !is_unknown(other));
         }
         let most = allowed_disruptions(&pool.disruption.budgets, total, reason, self.now);

@@ -385,6 +385,19 @@ fn what_is_disrupted_at_the_end_of_a_world_is_waited_for() {
     assert_eq!(interrupt(&setup, &whole, write, Interruption::LeaseLost { is_sent: true }), None);
 }
 
+/// The delete of a NodeClaim arrives in the instant in which another replica, which does not know of it, deletes one more. Only such
+/// a delete may go beyond a budget: nobody could have counted it.
+#[test]
+fn a_delete_of_a_replica_that_no_longer_leads_counts_once_it_is_seen() {
+    for (seed, write) in [(41, 114), (141, 107)] {
+        let setup = world_of(seed);
+        let mut whole = World::new(catalog(), setup.clone()).unwrap();
+        let writes = play(&mut whole).unwrap();
+        let write = writes.into_iter().find(|(number, _)| *number == write).unwrap();
+        assert_eq!(interrupt(&setup, &whole, write, Interruption::LeaseLost { is_sent: true }), None);
+    }
+}
+
 /// Of these interruptions three evicted pods that then went to a node about to be deleted, and were evicted once more.
 #[test]
 fn late_watches_that_once_had_pods_evicted_again_do_not() {
