@@ -4,6 +4,7 @@
 //! API server makes in code, the common ones are here.
 
 mod checks;
+mod placement;
 mod schema;
 
 use crate::finding::Issue;
@@ -101,6 +102,7 @@ impl BuiltinKind {
         // The other checks need an object that matches its schema.
         if sound {
             checks::check(self.kind, self.pods, &result.stored, &mut found);
+            placement::check(&result.stored["spec"], &Path::from_dotted("spec"), &mut found);
         }
         (result.stored, found)
     }

@@ -20,6 +20,18 @@ const ENUMS: [(&str, &[&str]); 9] = [
     ("completionMode", &["NonIndexed", "Indexed", ""]),
 ];
 
+/// Operators, by a field beside which the list that has them is: a term of node affinity, a selector of labels.
+const OPERATORS: [(&str, &[&str]); 2] = [
+    ("matchFields", &["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
+    ("matchLabels", &["In", "NotIn", "Exists", "DoesNotExist"]),
+];
+
+/// Operators of tolerations. Those that compare numbers need a feature gate.
+const TOLERATES: [&str; 3] = ["Exists", "Equal", ""];
+
+/// Fields that hold a number of pods or a share of them.
+const SHARES: [&str; 3] = ["maxSurge", "maxUnavailable", "minAvailable"];
+
 /// Restart policies on a resize of a container: another field named `restartPolicy`.
 const RESIZE_RESTART_POLICIES: [&str; 2] = ["NotRequired", "RestartContainer"];
 
@@ -42,6 +54,9 @@ fn adapt(schema: &mut Value, name: &str) {
     if map.shift_remove("x-kubernetes-int-or-string").is_some() {
         let either = if INT_OR_STRING.contains(&name) { "x-kubernetes-int-or-string" } else { "x-napkeeper-quantity" };
         map.insert(either.to_owned(), json!(true));
+        if SHARES.contains(&name) {
+            map.insert("pattern".to_owned(), json!("^[0-9]+%$"));
+        }
     }
     if let Some((_, words)) = ENUMS.iter().find(|(field, _)| *field == name)
         && map.get("type") == Some(&json!("string"))
@@ -56,6 +71,7 @@ fn adapt(schema: &mut Value, name: &str) {
     if map.get("properties").is_some_and(|p| p["resourceName"].is_object() && p["restartPolicy"].is_object()) {
         map["properties"]["restartPolicy"] = json!({ "type": "string", "enum": RESIZE_RESTART_POLICIES });
     }
+    constrain_placement(map, name);
     let has_fields = map.contains_key("properties") || map.contains_key("additionalProperties");
     if map.get("type") == Some(&json!("object")) && !has_fields {
         map.insert("x-kubernetes-preserve-unknown-fields".to_owned(), json!(true));
@@ -67,6 +83,32 @@ fn adapt(schema: &mut Value, name: &str) {
         item.insert("nullable".to_owned(), json!(true));
     }
     below(map, name);
+}
+
+/// Adds what the API server demands of where pods may run.
+fn constrain_placement(map: &mut Map<String, Value>, name: &str) {
+    if name == "nodeSelectorTerms" {
+        map.insert("minItems".to_owned(), json!(1));
+    }
+    let Some(fields) = map.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    let operators = OPERATORS.iter().find(|(beside, _)| fields.contains_key(*beside)).map(|(_, operators)| operators);
+    for list in ["matchExpressions", "matchFields"] {
+        let operator = fields.get_mut(list).and_then(|list| list.pointer_mut("/items/properties/operator"));
+        if let Some((operator, operators)) = operator.zip(operators) {
+            operator["enum"] = json!(operators);
+        }
+    }
+    if let Some(operator) = fields.get_mut("operator").filter(|_| name == "tolerations") {
+        operator["enum"] = json!(TOLERATES);
+    }
+    if let Some(skew) = fields.get_mut("maxSkew") {
+        skew["minimum"] = json!(1);
+    }
+    if let Some(weight) = fields.get_mut("weight").filter(|_| name == "preferredDuringSchedulingIgnoredDuringExecution")
+    {
+        weight["minimum"] = json!(1);
+        weight["maximum"] = json!(100);
+    }
 }
 
 fn below(map: &mut Map<String, Value>, name: &str) {

@@ -55,6 +55,16 @@ fn objects_that_the_api_server_rejects_have_findings() {
         ("", "containers: [{image: a}]", "spec.template.spec.containers[0].name NK1012"),
         ("", "containers: [{name: a}]", "spec.template.spec.containers[0].image NK1012"),
         ("", "containers: []", "spec.template.spec.containers NK1012"),
+        (
+            "",
+            "tolerations: [{key: a, operator: Equals}], containers: [{name: a, image: a}]",
+            "spec.template.spec.tolerations[0].operator NK1013",
+        ),
+        (
+            "",
+            "tolerations: [{key: a, operator: Exists, value: b}], containers: [{name: a, image: a}]",
+            "spec.template.spec.tolerations[0].value NK1020",
+        ),
         ("", "restartPolicy: Never, containers: [{name: a, image: a}]", "spec.template.spec.restartPolicy NK1020"),
         ("", "restartPolicy: never, containers: [{name: a, image: a}]", "spec.template.spec.restartPolicy NK1013"),
         (

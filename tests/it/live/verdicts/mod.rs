@@ -9,6 +9,7 @@ mod azure;
 mod differ;
 pub(super) mod server;
 pub(super) mod setup;
+mod workloads;
 
 use crate::drawn_objects::cases::{self, Case};
 use crate::drawn_objects::{bases, definitions as own_definitions, fields};
