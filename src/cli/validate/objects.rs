@@ -60,12 +60,6 @@ pub(super) fn document_at<'d>(documents: &'d [Document], finding: &Finding) -> O
     documents.get(documents.partition_point(begins_before).checked_sub(1)?)
 }
 
-/// All objects of a document, as [`ObjectIdentity`] prints them.
-pub(super) fn objects(document: &Document) -> Vec<String> {
-    let items = napkeeper_api::manifests::items(document).into_iter();
-    items.map(|(_, value)| ObjectIdentity::of(value).to_string()).collect()
-}
-
 /// The item of a List that a path leads into, and the rest of the path.
 pub(super) fn in_item(path: &str) -> Option<(usize, &str)> {
     let (index, rest) = path.strip_prefix("items[")?.split_once(']')?;

@@ -2,6 +2,7 @@
 
 use super::super::verdicts::ReportedFinding;
 use super::fingerprint::{Key, key};
+use crate::repository::absolute;
 use anyhow::{Context, anyhow, bail};
 use napkeeper_api::field_path::Path as Field;
 use napkeeper_api::manifests::{self, Source};
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 const VERSION: u32 = 1;
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `version` and `findings`")]
 struct BaselineText {
     version: u32,
     findings: Vec<KnownFinding>,
@@ -56,7 +57,7 @@ pub(super) struct Baseline {
     entries: Vec<KnownFinding>,
     /// How many of each entry have been found.
     found: Vec<usize>,
-    by_key: BTreeMap<Key, usize>,
+    by_key: BTreeMap<Key, Vec<usize>>,
 }
 
 impl Baseline {
@@ -76,28 +77,32 @@ impl Baseline {
                 source.file
             );
         }
-        let by_key = entries.iter().enumerate().map(|(i, entry)| (entry.key(), i)).collect();
+        let mut by_key: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        for (i, entry) in entries.iter().enumerate() {
+            by_key.entry(entry.key()).or_default().push(i);
+        }
         Ok(Self { found: vec![0; entries.len()], source, entries, by_key })
     }
 
-    /// True when a finding is known, as often as the baseline says.
-    pub(super) fn takes(&mut self, reported: &ReportedFinding) -> bool {
-        let Some(i) = self.by_key.get(&key(reported)).copied() else { return false };
-        match (self.entries.get(i), self.found.get_mut(i)) {
-            (Some(entry), Some(found)) if *found < entry.count => {
+    /// True when a finding is known, as often as the baseline says: in the file of its entry, or, where it has `moved`, in another.
+    pub(super) fn takes(&mut self, reported: &ReportedFinding, moved: bool) -> bool {
+        let of_key = self.by_key.get(&key(reported)).into_iter().flatten();
+        let file = absolute(Path::new(&reported.finding.file));
+        for i in of_key {
+            let (Some(entry), Some(found)) = (self.entries.get(*i), self.found.get_mut(*i)) else { continue };
+            if *found < entry.count && (moved || file.ends_with(&entry.file)) {
                 *found += 1;
-                true
+                return true;
             }
-            _ => false,
         }
+        false
     }
 
-    /// Entries that are no longer found, of those whose object or file was validated.
-    pub(super) fn stale(&self, was_validated: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
+    /// Entries that are no longer found, of those whose file was validated.
+    pub(super) fn stale(&self, was_validated: impl Fn(&str) -> bool) -> Vec<Finding> {
         let Some(document) = self.source.parsed().documents.first() else { return Vec::new() };
         let entries = self.entries.iter().zip(&self.found).enumerate();
-        let stale =
-            entries.filter(|(_, (entry, found))| **found < entry.count && was_validated(&entry.object, &entry.file));
+        let stale = entries.filter(|(_, (entry, found))| **found < entry.count && was_validated(&entry.file));
         stale
             .map(|(i, (entry, found))| {
                 let at = document.position(&Field::from_dotted("findings").index(i));
@@ -130,12 +135,13 @@ impl KnownFinding {
 
 /// The text of a baseline: one line per finding, in an order that does not depend on positions.
 pub(super) fn text(findings: &[ReportedFinding]) -> anyhow::Result<String> {
-    let mut entries: BTreeMap<Key, KnownFinding> = BTreeMap::new();
+    let mut entries: BTreeMap<(Key, String), KnownFinding> = BTreeMap::new();
     for reported in findings {
         let key = key(reported);
         let Key { rule, object, path, digest } = key.clone();
         let file = reported.finding.file.clone();
-        let entry = entries.entry(key).or_insert(KnownFinding { rule, object, path, digest, file, count: 0 });
+        let empty = KnownFinding { rule, object, path, digest, file: file.clone(), count: 0 };
+        let entry = entries.entry((key, file)).or_insert(empty);
         entry.count += 1;
     }
     let mut text = format!("{{\n  \"version\": {VERSION},\n  \"findings\": [");

@@ -5,17 +5,17 @@ mod fingerprint;
 mod ignore;
 
 use super::args::Args;
-use super::input::{ChangedFiles, SourceOrigin};
+use super::input::{ChangedFiles, Input, SourceOrigin};
 use super::locate::locate;
-use super::objects::{self, Objects};
+use super::objects::Objects;
 use super::targets::{BaselineFile, Targets};
 use super::verdicts::{ReportedFinding, Verdicts, validate_again};
+use crate::repository::absolute;
 use anyhow::Context;
 use baseline::Baseline;
-use napkeeper_api::manifests::Source;
 use napkeeper_verdict::Finding;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The findings that are left to report.
@@ -113,28 +113,43 @@ fn by_baselines(files: &[BaselineFile], verdicts: &mut Verdicts) -> anyhow::Resu
         // The objects of all sources are only needed for baselines.
         return Ok(0);
     }
-    let validated = ValidatedObjects::of(&verdicts.input.sources);
-    let (mut known, mut stale) = (0, Vec::new());
+    let validated = ValidatedFiles::of(&verdicts.input);
+    let mut clusters_of: BTreeMap<&PathBuf, Vec<Option<&Arc<str>>>> = BTreeMap::new();
     for BaselineFile { cluster, path } in files {
+        clusters_of.entry(path).or_default().push(cluster.as_ref());
+    }
+    let (mut known, mut stale) = (0, Vec::new());
+    for (path, clusters) in clusters_of {
         let mut baseline = Baseline::read(path)?;
         let before = verdicts.findings.len();
-        verdicts.findings.retain_mut(|reported| match cluster {
-            None => !baseline.takes(reported),
-            Some(cluster) => {
-                // A finding in the baseline of one cluster may be new for another.
-                let known = reported.clusters.contains(cluster) && baseline.takes(reported);
-                reported.clusters.retain(|c| !(known && c == cluster));
-                !(known && reported.clusters.is_empty())
-            }
-        });
+        // What is in the file of an entry is that before what has moved.
+        for moved in [false, true] {
+            verdicts.findings.retain_mut(|reported| !is_known(&mut baseline, &clusters, moved, reported));
+        }
         known += before - verdicts.findings.len();
-        let findings = baseline.stale(|object, file| validated.covers(object, file));
+        let findings = baseline.stale(|file| validated.covers(file));
         stale.push((baseline.source, findings));
     }
     for (source, findings) in stale.into_iter().filter(|(_, findings)| !findings.is_empty()) {
         verdicts.add(source, findings);
     }
     Ok(known)
+}
+
+/// True when a finding is in a baseline for all clusters that it is about. What is known for some is reported for the others.
+fn is_known(
+    baseline: &mut Baseline,
+    clusters: &[Option<&Arc<str>>],
+    moved: bool,
+    reported: &mut ReportedFinding,
+) -> bool {
+    let is_for_all = clusters.contains(&None);
+    let is_for = |cluster: &Arc<str>| clusters.contains(&Some(cluster));
+    if !is_for_all && !reported.clusters.iter().any(is_for) || !baseline.takes(reported, moved) {
+        return false;
+    }
+    reported.clusters.retain(|cluster| !is_for(cluster));
+    is_for_all || reported.clusters.is_empty()
 }
 
 /// A finding with its position, for files whose lines did not move.
@@ -198,23 +213,27 @@ fn write_baseline(file: &Path, findings: &mut Vec<ReportedFinding>) -> anyhow::R
     Ok(known.len())
 }
 
-/// The objects and files that this run has validated.
-struct ValidatedObjects {
-    objects: BTreeSet<String>,
-    files: BTreeSet<Arc<str>>,
-}
+/// The files that this run has validated, without symbolic links.
+struct ValidatedFiles(BTreeSet<PathBuf>);
 
-impl ValidatedObjects {
-    fn of(sources: &[Source]) -> Self {
-        let documents = sources.iter().flat_map(|source| &source.parsed().documents);
-        let objects = documents.flat_map(objects::objects).collect();
-        Self { objects, files: sources.iter().map(|source| Arc::clone(&source.file)).collect() }
+impl ValidatedFiles {
+    fn of(input: &Input) -> Self {
+        let mut files = BTreeSet::new();
+        for (source, origin) in input.sources.iter().zip(&input.origins) {
+            files.insert(absolute(Path::new(&*source.file)));
+            if let SourceOrigin::Render { parts, .. } = origin {
+                files.extend(parts.iter().map(|part| absolute(Path::new(&*part.file))));
+            }
+        }
+        Self(files)
     }
 
-    /// True when the object or file of a baseline entry was validated, or its file no longer exists.
-    fn covers(&self, object: &str, file: &str) -> bool {
-        self.objects.contains(object)
-            || self.files.contains(file)
-            || (!file.starts_with('<') && !Path::new(file).exists())
+    /// True when the file of an entry was validated, or no longer exists. Its name is from the folder in which the baseline was
+    /// written: this one, or one above it.
+    fn covers(&self, file: &str) -> bool {
+        // What a kustomization builds is there as long as its folder is.
+        let name = file.strip_prefix("<kustomize ").and_then(|rest| rest.strip_suffix('>')).unwrap_or(file);
+        let exists = absolute(Path::new(".")).ancestors().any(|folder| folder.join(name).exists());
+        !exists || self.0.iter().any(|validated| validated.ends_with(file))
     }
 }

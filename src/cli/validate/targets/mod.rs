@@ -70,6 +70,10 @@ impl Targets {
     /// The selected clusters of `napkeeper.yaml`.
     pub(super) fn read(config: Option<(Source, PathBuf)>, args: &Args) -> anyhow::Result<Self> {
         let clusters = clusters(config.as_ref(), &args.facts)?;
+        // What a revision has is known once it is read.
+        if let Some((source, _)) = config.as_ref().filter(|_| args.source.rev.is_none()) {
+            clusters.iter().try_for_each(|cluster| cluster.check_paths(source))?;
+        }
         Ok(Self { clusters, unassigned: by_flags(&args.facts)?, config })
     }
 
@@ -116,6 +120,17 @@ impl Targets {
 }
 
 impl Target {
+    /// Its paths exist: of one that does not, nothing would be checked, and nobody told.
+    fn check_paths(&self, config: &Source) -> anyhow::Result<()> {
+        let Some(missing) = self.paths.iter().find(|path| !path.exists()) else { return Ok(()) };
+        let name = self.name.as_deref().unwrap_or_default();
+        bail!(
+            "{}: the path {} of cluster {name} does not exist: correct it, or remove it from the file",
+            config.file,
+            relative(missing).display()
+        )
+    }
+
     /// Its paths, and what the objects in these sync, and so on.
     fn all_paths(&self, synced: &[Synced]) -> Vec<PathBuf> {
         let mut all = self.paths.clone();
@@ -160,6 +175,12 @@ fn clusters(file: Option<&(Source, PathBuf)>, args: &FactArgs) -> anyhow::Result
         Err(_) if args.cluster.is_some() => bail!("{} cannot be read", source.file),
         Err(_) => return Ok(Vec::new()),
     };
+    for (i, cluster) in clusters.iter().enumerate() {
+        if clusters.iter().take(i).any(|other| other.name == cluster.name) {
+            let at = ConfigPath { document, cluster: i }.field("name");
+            bail!("{at}: there is another cluster {:?}: give each a name of its own", cluster.name);
+        }
+    }
     if let Some(name) = &args.cluster
         && !clusters.iter().any(|cluster| cluster.name == *name)
     {
@@ -288,6 +309,12 @@ mod tests {
         assert_eq!(one[0].facts.regions[0].region.as_str(), "northeurope");
         assert_eq!(one[0].facts.kubernetes.as_deref(), Some("1.34"));
         assert_eq!(by_flags(&flags).unwrap().facts.regions.len(), 1);
+    }
+
+    #[test]
+    fn a_name_is_that_of_one_cluster() {
+        let error = targets("clusters:\n- name: a\n- name: b\n- name: a\n", &NO_FLAGS).unwrap_err().to_string();
+        assert!(error.starts_with("napkeeper.yaml:4:9: clusters[2].name: there is another cluster \"a\""), "{error}");
     }
 
     #[test]

@@ -94,6 +94,40 @@ fn a_baseline_of_a_cluster_hides_nothing_of_another() {
     assert_eq!(found(root, &["--cluster", "test"]), [] as [&str; 0]);
 }
 
+/// Each has an object of the same name with the same fault.
+#[test]
+fn clusters_may_share_a_baseline() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let settings = "clusters:\n- {name: prod, paths: [prod], baseline: known.json}\n\
+                    - {name: test, paths: [test], baseline: known.json}\n";
+    let faulty = class("a", 5);
+    write(root, &[("prod/a.yaml", &faulty), ("test/a.yaml", &faulty), ("napkeeper.yaml", settings)]);
+    assert_eq!(validate(root, &["--write-baseline", "known.json"]).status.code(), Some(0));
+    for (from, args) in
+        [("", &[][..]), ("", &["prod"]), ("", &["test"]), ("", &["--cluster", "test"]), ("prod", &[]), ("test", &["."])]
+    {
+        assert_eq!(found(&root.join(from), args), [] as [&str; 0], "{args:?} from {from:?}");
+    }
+    // What is mended in one is stale for that one.
+    write(root, &[("test/a.yaml", &class("a", 40))]);
+    assert_eq!(found(root, &["prod"]), [] as [&str; 0]);
+    assert_eq!(found(root, &[]), ["known.json:5 NK8003"]);
+    // What has moved is known where it is now.
+    std::fs::rename(root.join("prod/a.yaml"), root.join("prod/b.yaml")).unwrap();
+    assert_eq!(found(root, &["prod"]), [] as [&str; 0]);
+}
+
+#[test]
+fn paths_of_a_cluster_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = "clusters:\n- name: prod\n  paths: [clusters/pord]\n";
+    write(folder.path(), &[("clusters/prod/a.yaml", &class("a", 40)), ("napkeeper.yaml", settings)]);
+    let output = validate(folder.path(), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("the path clusters/pord of cluster prod does not exist"), "{}", stderr(&output));
+}
+
 #[test]
 fn an_invalid_baseline_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
