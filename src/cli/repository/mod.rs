@@ -98,7 +98,7 @@ pub(crate) struct Contents {
     pub(crate) patches: usize,
     /// Why kustomizations were not built, a sentence for each.
     pub(crate) not_built: Vec<String>,
-    /// Why folders of ApplicationSets are not known, a sentence for each.
+    /// Why what is synced is not read, or not as it is synced, a sentence for each.
     pub(crate) not_followed: Vec<String>,
     /// What the objects in the repository sync from it.
     pub(crate) synced: Vec<Synced>,
@@ -208,7 +208,7 @@ fn follow(
             // Of a whole repository everything is read anyway.
             let is_read = |root: &Path| given.iter().any(|path| root.starts_with(path));
             let others = known.not_followed.into_iter().filter(|one| !given.contains(&one.by) && !is_read(&one.root));
-            contents.not_followed = others.map(|one| one.sentence).collect();
+            contents.not_followed = known.differing.into_iter().chain(others.map(|one| one.sentence)).collect();
             return Ok(());
         }
         let loaded = load(&unread.iter().map(|path| relative(path)).collect::<Vec<_>>())?;

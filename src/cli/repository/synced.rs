@@ -46,6 +46,8 @@ pub(super) struct Known {
     repositories: BTreeMap<PathBuf, Repository>,
     /// What is not followed.
     pub(super) not_followed: Vec<NotFollowed>,
+    /// What is synced otherwise than it is read, as sentences.
+    pub(super) differing: Vec<String>,
 }
 
 struct Repository {
@@ -72,7 +74,7 @@ pub(super) fn synced(tree: &impl Tree, files: &[(&Path, &Source)], known: &mut K
         .iter()
         .flat_map(|(file, source)| source.parsed().documents.iter().flat_map(items).map(|(_, value)| (*file, value)));
     let objects: Vec<(&Path, &Value)> = objects.collect();
-    let Known { urls, repositories, not_followed } = known;
+    let Known { urls, repositories, not_followed, differing } = known;
     urls.extend(objects.iter().filter_map(|(_, value)| url(value)));
     let mut found = Vec::new();
     for (file, value) in objects {
@@ -93,15 +95,63 @@ pub(super) fn synced(tree: &impl Tree, files: &[(&Path, &Source)], known: &mut K
             }
             _ => paths(value, urls),
         };
+        let (before, has_patches) = (found.len(), has_patches(value));
         for named in named {
-            let is_foreign = named.url.is_some_and(|url| is_foreign(&url));
+            if named.url.as_ref().is_some_and(|url| is_foreign(url)) {
+                continue;
+            }
             // A path that leads out of the repository is none in it.
             let real = tree.real(&root.join(named.path.trim_start_matches('/')));
-            let Some(path) = real.filter(|real| !is_foreign && real.starts_with(&root)) else { continue };
+            let Some(path) = real.filter(|real| real.starts_with(&root)) else {
+                // Of another URL, or of a source that is not in the repository, it is not known whose path it is; a set may generate
+                // more than there is.
+                let is_own = named.url.is_some_and(|url| remotes.contains(last_part(&url)));
+                let is_wrong = is_own && value["kind"] != "ApplicationSet";
+                differing.extend(is_wrong.then(|| missing(file, value, &named.path)));
+                continue;
+            };
             found.push(Synced { by: file.to_owned(), path, variables: variables(value) });
         }
+        differing.extend((has_patches && found.len() > before).then(|| unpatched(file, value)));
     }
     found
+}
+
+/// A path that is synced and does not exist.
+fn missing(file: &Path, value: &Value, path: &str) -> String {
+    format!(
+        "{}: {} syncs {path}, which is not in this repository: correct the path",
+        relative(file).display(),
+        title(value)
+    )
+}
+
+/// Patches that are applied in the cluster alone.
+fn unpatched(file: &Path, value: &Value) -> String {
+    format!(
+        "{}: the patches of {} are not applied: what it syncs is read as it is in Git",
+        relative(file).display(),
+        title(value)
+    )
+}
+
+fn title(value: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    format!("{} {}", text(&value["kind"]), text(&value["metadata"]["name"]))
+}
+
+/// True for a Kustomization of Flux or an Application that changes what it syncs.
+fn has_patches(value: &Value) -> bool {
+    let spec = &value["spec"];
+    let has = |value: &Value| value.as_array().is_some_and(|patches| !patches.is_empty());
+    let sources = || spec["sources"].as_array().into_iter().flatten().chain([&spec["source"]]);
+    match (group(value), value["kind"].as_str().unwrap_or_default()) {
+        ("kustomize.toolkit.fluxcd.io", "Kustomization") => {
+            ["patches", "patchesStrategicMerge", "patchesJson6902"].iter().any(|field| has(&spec[*field]))
+        }
+        ("argoproj.io", "Application") => sources().any(|source| has(&source["kustomize"]["patches"])),
+        _ => false,
+    }
 }
 
 fn sentence(file: &Path, set: &Value, unknown: BTreeSet<String>) -> String {

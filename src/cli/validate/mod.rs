@@ -24,6 +24,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let store = Store::open(&args.source, &args.paths)?;
     let targets = Targets::read(store.config(&args.paths), args)?;
     let input = store.read(&targets.read_args(args))?;
+    // They may explain an error of the rest.
+    for sentence in input.not_built.iter().chain(&input.not_followed) {
+        output::warning(sentence);
+    }
     let mut verdicts = verdicts::validate(args, &targets, input)?;
     let since = args.source.changed_since.as_ref();
     let changed = since.map(|since| store.changed(since, &args.paths)).transpose()?;
@@ -37,9 +41,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         // A closed pipe does not change the result.
         if super::is_broken_pipe(&error) { Ok(()) } else { Err(error) }
     })?;
-    for sentence in report.input.not_built.iter().chain(&report.input.not_followed) {
-        output::warning(sentence);
-    }
     for problem in &report.input.unreadable {
         output::error(&problem.to_string());
     }

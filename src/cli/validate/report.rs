@@ -49,7 +49,7 @@ pub(super) struct Summary {
     /// Why others were not, a sentence for each.
     #[serde(rename = "notBuilt")]
     pub(super) not_built: Vec<String>,
-    /// Why folders of ApplicationSets are not known, a sentence for each.
+    /// Why what is synced is not read, or not as it is synced, a sentence for each.
     #[serde(rename = "notFollowed")]
     pub(super) not_followed: Vec<String>,
     /// Values that were left open: variables in them are replaced later.

@@ -7,7 +7,7 @@ use super::targets::Targets;
 use super::targets::sources::{self as target_sources, TargetSources};
 use crate::output;
 use crate::policy_args::LoadedPolicies;
-use crate::repository::ObjectIdentity;
+use crate::repository::{ObjectIdentity, Synced};
 use anyhow::bail;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Source};
@@ -134,8 +134,13 @@ impl Verdicts {
             0 => String::new(),
             n => format!(" ({} of other kinds)", output::plural(n, "object")),
         };
+        let remedy = if self.input.synced.iter().any(Synced::leads_on) {
+            "pass the folder of a Kustomization or Application to read what it syncs"
+        } else {
+            "check the path"
+        };
         bail!(
-            "no supported manifests found in {}{cluster}{others}: check the path, or use --allow-empty to allow this",
+            "no supported manifests found in {}{cluster}{others}: {remedy}, or use --allow-empty to allow this",
             output::path_list(&self.input.selection.paths)
         )
     }

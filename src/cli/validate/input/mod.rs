@@ -71,7 +71,7 @@ pub(super) struct Input {
     pub(super) patches: usize,
     /// Why kustomizations were not built.
     pub(super) not_built: Vec<String>,
-    /// Why folders of ApplicationSets are not known.
+    /// Why what is synced is not read, or not as it is synced.
     pub(super) not_followed: Vec<String>,
     /// How many files were left out since they are no manifests.
     pub(super) others: BTreeMap<OtherFile, usize>,

@@ -115,6 +115,43 @@ fn paths_of_other_repositories_are_not_followed() {
     assert_eq!(errors(root, &["--cluster", "dev"]).len(), 1);
 }
 
+/// Flux and Argo CD would say so once they sync it; what they change is not known to be right.
+#[test]
+fn what_is_not_read_as_it_is_synced_is_said() {
+    let folder = repository();
+    let root = folder.path();
+    let remote = ["remote", "add", "origin", "git@github.com:example/fleet.git"];
+    assert!(Command::new("git").args(remote).current_dir(root).status().unwrap().success());
+    let fleet = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\nmetadata: {name: flux-system, namespace: flux-system}\nspec:\n  \
+                 interval: 10m\n  url: https://github.com/example/fleet\n";
+    let patches =
+        "  patches:\n  - target: {kind: AKSNodeClass}\n    patch: '[{op: replace, path: /spec/maxPods, value: 900}]'\n";
+    let application = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: b}\nspec:\n  \
+                       source: {repoURL: \"https://github.com/example/fleet\", path: class}\n";
+    write(
+        root,
+        &[
+            ("clusters/dev/source.yaml", fleet),
+            ("clusters/dev/patched.yaml", &kustomization("patched", "./infrastructure", patches)),
+            ("clusters/dev/typo.yaml", &kustomization("typo", "./infrastructur", "")),
+            ("clusters/dev/application.yaml", application),
+        ],
+    );
+    for args in [&["clusters/dev"][..], &["."]] {
+        let said = stderr(&validate(root, args));
+        for sentence in [
+            "clusters/dev/patched.yaml: the patches of Kustomization patched are not applied: what it syncs is read as it is in Git",
+            "clusters/dev/typo.yaml: Kustomization typo syncs ./infrastructur, which is not in this repository: correct the path",
+            "clusters/dev/application.yaml: Application b syncs class, which is not in this repository: correct the path",
+        ] {
+            assert!(said.contains(sentence), "{args:?}: {said}");
+        }
+    }
+    let alone = validate(root, &["clusters/dev/class.yaml"]);
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(stderr(&alone).contains("pass the folder of a Kustomization or Application"), "{}", stderr(&alone));
+}
+
 /// Shells have such signs, too.
 #[test]
 fn variables_of_shells_leave_workloads_judged() {
