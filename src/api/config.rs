@@ -209,6 +209,16 @@ pub fn read(document: &Document) -> Result<Config, Problem> {
     })
 }
 
+/// The cloud of a region, by its name; `None` for the public one.
+#[must_use]
+pub fn cloud_of_region(region: &str) -> Option<&'static str> {
+    match region {
+        _ if region.starts_with("usgov") || region.starts_with("usdod") => Some("us-government"),
+        _ if region.starts_with("china") => Some("china"),
+        _ => None,
+    }
+}
+
 /// True when a file has the name of a `napkeeper.yaml`, whatever it holds.
 #[must_use]
 pub fn has_name(file: &str) -> bool {

@@ -32,7 +32,7 @@ pub enum ConnectError {
     },
     /// There is no kubeconfig.
     #[error(
-        "cannot reach a cluster: not running in a pod ({in_cluster}), and no usable kubeconfig found ({}): \
+        "no cluster is configured: not running in a pod ({in_cluster}), and no usable kubeconfig found ({}): \
          {kubeconfig}; pass a kubeconfig file, or set KUBECONFIG",
         file.display()
     )]

@@ -77,6 +77,9 @@ pub(crate) struct Issue {
     pub(crate) not_a_string: Option<NotAString>,
 }
 
+/// Fields of NodePools and NodeClaims that hold a time with its unit.
+const DURATIONS: [&str; 4] = ["consolidateAfter", "duration", "expireAfter", "terminationGracePeriod"];
+
 /// A boolean or a number where a string is required: YAML may have read it from a word without quotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NotAString {
@@ -107,6 +110,15 @@ impl NotAString {
         }
     }
 
+    /// What to write instead.
+    fn remedy(&self, path: &Path) -> String {
+        let is_duration = path.last_key().is_some_and(|field| DURATIONS.contains(&field));
+        match self {
+            Self::Number(number) if is_duration => format!("add a unit, such as {number}s"),
+            Self::Number(_) | Self::Boolean(_) => "quote it".to_owned(),
+        }
+    }
+
     /// True if the file has the value as printed.
     pub(crate) fn is_written_as(&self, text: &str) -> bool {
         match self {
@@ -130,7 +142,7 @@ impl Issue {
 
     /// The issue that a value must be a string.
     pub(crate) fn not_a_string(rule: &'static Rule, path: &Path, value: NotAString) -> Self {
-        let issue = Self::new(rule, path, value.message(None)).fix("quote it".to_owned());
+        let issue = Self::new(rule, path, value.message(None)).fix(value.remedy(path));
         Self { not_a_string: Some(value), ..issue }
     }
 

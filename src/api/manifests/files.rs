@@ -67,7 +67,7 @@ pub struct Loaded {
 }
 
 /// Reads files and folders: in folders every `.yaml`, `.yml` and `.json` file, by name, without hidden folders,
-/// `target` and `node_modules`, and without templates and values of Helm charts, and other templates, which are counted. `-` is
+/// `target` and `node_modules`, pipes and devices, and without templates and values of Helm charts, and other templates, which are counted. `-` is
 /// the standard input. A file with several paths is read once.
 #[must_use]
 pub fn load(paths: &[PathBuf]) -> Loaded {
@@ -115,7 +115,7 @@ impl Walk<'_> {
         let mut bytes = Vec::new();
         match io::stdin().lock().take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes) {
             Ok(n) if n as u64 > MAX_FILE_BYTES => {
-                self.record_unreadable(Path::new("<stdin>"), format!("is larger than {} MiB", MAX_FILE_BYTES >> 20));
+                self.record_unreadable(Path::new("<stdin>"), too_large());
             }
             Ok(_) => self.add_file(Path::new("<stdin>"), bytes, Place::Named),
             Err(error) => self.record_unreadable(Path::new("<stdin>"), error),
@@ -141,7 +141,7 @@ impl Walk<'_> {
             if (named || !is_skipped(path)) && self.visited.insert(real) {
                 self.visit_dir(path, depth, place);
             }
-        } else if (named || is_manifest(path)) && self.visited.insert(real) {
+        } else if (named || is_manifest(path) && real.is_file()) && self.visited.insert(real) {
             self.read_file(path, place);
         }
     }
@@ -180,13 +180,13 @@ impl Walk<'_> {
         let size = fs::metadata(path).map(|m| m.len());
         match size.and_then(|size| if size > MAX_FILE_BYTES { Ok(None) } else { fs::read(path).map(Some) }) {
             Ok(Some(bytes)) => self.add_file(path, bytes, place),
-            Ok(None) => self.record_unreadable(path, format!("is larger than {} MiB", MAX_FILE_BYTES >> 20)),
+            Ok(None) => self.record_unreadable(path, too_large()),
             Err(error) => self.record_unreadable(path, read_failure(&error)),
         }
     }
 
     fn add_file(&mut self, path: &Path, bytes: Vec<u8>, place: Place) {
-        match String::from_utf8(bytes) {
+        match text_of(bytes) {
             Ok(text) => {
                 let source = load_text(&display_name(path), text);
                 match place.left_out_as(&source) {
@@ -194,10 +194,28 @@ impl Walk<'_> {
                     None => self.loaded.files.push(source),
                 }
             }
-            Err(error) => {
-                let at = error.utf8_error().valid_up_to();
-                self.record_unreadable(path, format!("is not valid UTF-8 (byte {at})"));
-            }
+            Err(message) => self.record_unreadable(path, message),
+        }
+    }
+}
+
+fn too_large() -> String {
+    format!("is larger than {} MiB: split it, or exclude it", MAX_FILE_BYTES >> 20)
+}
+
+/// The text of a file, without a byte order mark.
+///
+/// # Errors
+/// Why it is none, and what to do.
+pub fn text_of(bytes: Vec<u8>) -> Result<String, String> {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err("is UTF-16, as PowerShell writes it: save it as UTF-8".to_owned());
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text.strip_prefix('\u{feff}').map(ToOwned::to_owned).unwrap_or(text)),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            Err(format!("is not valid UTF-8 (byte {at}): save it as UTF-8"))
         }
     }
 }

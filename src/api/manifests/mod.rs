@@ -10,6 +10,7 @@ mod other_files;
 use crate::yaml::{Document, Position};
 pub use files::{
     Loaded, MAX_FILE_BYTES, STDIN, Source, is_manifest, is_skipped, load, load_text, load_without, read_failure,
+    text_of,
 };
 pub use object::{Object, items, object, objects};
 pub use other_files::{CHART, OtherFile, Place, describe, is_in_templates, is_of_chart, may_be_object};

@@ -23,8 +23,8 @@ const EXAMPLES: &str = "\
 Examples:
   napkeeper explain node aks-general-x2k9q                    a node of the cluster of your kubeconfig
   napkeeper explain node general-x2k9q -o json                by its NodeClaim, as JSON
-  kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,pdb --all-namespaces -o json > cluster.json \\
-      && napkeeper explain node general-x2k9q --from cluster.json
+  kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,pdb -A -o json > cluster.json
+  napkeeper explain node general-x2k9q --from cluster.json
 
 It changes nothing.
 Exit codes: 0 explained, 2 error (bad input or I/O).";

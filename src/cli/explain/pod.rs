@@ -31,8 +31,8 @@ Examples:
   napkeeper explain pod web clusters/prod -n shop              in a folder of manifests, without any cluster
   napkeeper explain pod training manifests/quickstart          with its scenario, as soon as the pods are pending
   napkeeper explain pod web clusters/prod --at 36h -o json     at that time of the scenario
-  kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,daemonsets,pv,pvc,storageclasses,csinodes,namespaces,services \\
-      --all-namespaces -o json > cluster.json && napkeeper explain pod web-0 -n shop --from cluster.json
+  kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,daemonsets -A -o json > cluster.json
+  napkeeper explain pod web-0 -n shop --from cluster.json
 
 It changes nothing. Pending pods are scheduled together, as the controller does it.
 Exit codes: 0 all pods can be scheduled, 1 some cannot, 2 error (bad input or I/O).";

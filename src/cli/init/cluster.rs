@@ -1,8 +1,10 @@
 //! What `init` knows of a cluster: from flags, and from the output of `az aks show -o json`.
 
 use super::{Args, Mode};
-use anyhow::{Context, bail, ensure};
-use napkeeper_api::manifests::STDIN;
+use anyhow::{Context, anyhow, bail, ensure};
+use napkeeper_api::config::cloud_of_region;
+use napkeeper_api::manifests::{STDIN, text_of};
+use napkeeper_core::catalog::Catalog;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Read};
@@ -34,15 +36,16 @@ struct AksFile {
 
 impl AksFile {
     fn read(path: &Path) -> anyhow::Result<Self> {
-        let (name, text) = if path.as_os_str() == STDIN {
-            let mut text = String::new();
-            io::stdin().read_to_string(&mut text).context("stdin: cannot be read")?;
-            ("stdin".to_owned(), text)
+        let (name, bytes) = if path.as_os_str() == STDIN {
+            let mut bytes = Vec::new();
+            io::stdin().read_to_end(&mut bytes).context("stdin: cannot be read")?;
+            ("stdin".to_owned(), bytes)
         } else {
             let name = path.display().to_string();
-            let text = fs::read_to_string(path).with_context(|| format!("{name}: cannot be read"))?;
-            (name, text)
+            let bytes = fs::read(path).with_context(|| format!("{name}: cannot be read"))?;
+            (name, bytes)
         };
+        let text = text_of(bytes).map_err(|message| anyhow!("{name} {message}"))?;
         let value: Value =
             serde_json::from_str(&text).with_context(|| format!("{name}: not JSON; expected az aks show -o json"))?;
         ensure!(value.is_object(), "{name}: not one cluster; expected the output of az aks show -o json");
@@ -209,7 +212,12 @@ fn name(origin: &str, text: &str) -> anyhow::Result<String> {
 /// As Azure's API spells it: `West Europe` is westeurope.
 fn region(origin: &str, text: &str) -> anyhow::Result<String> {
     let text = text.replace(' ', "").to_ascii_lowercase();
-    of(origin, &text, 40, |c| c.is_ascii_lowercase() || c.is_ascii_digit(), "a region such as westeurope")
+    let region =
+        of(origin, &text, 40, |c| c.is_ascii_lowercase() || c.is_ascii_digit(), "a region such as westeurope")?;
+    if cloud_of_region(&region).is_none() {
+        Catalog::embedded()?.find_region(&region).with_context(|| origin.to_owned())?;
+    }
+    Ok(region)
 }
 
 /// A GUID, such as a client id.

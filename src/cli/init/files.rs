@@ -2,6 +2,7 @@
 
 use super::cluster::Cluster;
 use super::{Mode, OVERLAY};
+use napkeeper_api::config::cloud_of_region;
 use std::path::Path;
 
 /// Where the overlays expect pods: AKS's default, which `kustomize/base/network-policy.yaml` excepts.
@@ -40,20 +41,11 @@ fn scalar(text: &str) -> String {
     if is_plain { text.to_owned() } else { serde_json::json!(text).to_string() }
 }
 
-/// The cloud of a region, unless it is the public one.
-fn cloud(region: &str) -> Option<&'static str> {
-    match region {
-        _ if region.starts_with("usgov") || region.starts_with("usdod") => Some("us-government"),
-        _ if region.starts_with("china") => Some("china"),
-        _ => None,
-    }
-}
-
 /// `napkeeper.yaml`.
 fn config(cluster: &Cluster, mode: Mode) -> String {
     let mut text = format!("clusters:\n  - name: {}\n    region: {}\n", scalar(&cluster.name), cluster.region);
     let optional = [
-        ("cloud", cloud(&cluster.region).map(str::to_owned)),
+        ("cloud", cloud_of_region(&cluster.region).map(str::to_owned)),
         ("kubernetesVersion", cluster.kubernetes_version.as_ref().map(|version| format!("\"{version}\""))),
         ("networkMode", cluster.network_mode.map(scalar)),
     ];

@@ -7,4 +7,5 @@ rules! {
     WRITTEN_ANNOTATION = "NK4004", Warning, "Annotations that tools and controllers write";
     DUPLICATE = "NK4005", Error, "Duplicate object in a file";
     LATE_CRD = "NK4006", Error, "Definition is applied after its objects";
+    REPEATED = "NK4007", Warning, "Object is in several files of one folder";
 }

@@ -47,7 +47,7 @@ const ELSEWHERE: [(&str, &[&str]); 11] = [
         "compares objects of an input with each other; of a live cluster NK9501 and NK9502 say it",
         &["NK2019", "NK2020", "NK2025", "NK2027", "NK5004", "NK5005", "NK5006", "NK6003", "NK6012"],
     ),
-    ("about files in Git", &["NK4001", "NK4003", "NK4004", "NK4005", "NK4006"]),
+    ("about files in Git", &["NK4001", "NK4003", "NK4004", "NK4005", "NK4006", "NK4007"]),
     ("reads comments", &["NK3040", "NK5010"]),
     ("asks what a person wrote, and the server has filled in defaults", &["NK3010", "NK3021"]),
     ("is about an older Kubernetes than this server has", &["NK2015"]),

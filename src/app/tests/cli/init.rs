@@ -172,7 +172,17 @@ fn stdin_and_flags_do_without_a_file() {
     let config = fs::read_to_string(folder.path().join("clusters/napkeeper.yaml")).unwrap();
     assert!(config.contains("- name: \"123\"\n") && config.contains("cloud: us-government\n"), "{config}");
     build(&folder.path().join("clusters"));
-    let without = napkeeper(folder.path(), &["init", "--cluster-name", "a", "--region", "b"]);
+    let unknown = napkeeper(folder.path(), &["init", "--cluster-name", "a", "--region", "westeuropa"]);
+    assert!(stderr(&unknown).contains("did you mean westeurope?"), "{}", stderr(&unknown));
+    let utf16: Vec<u8> = "\u{feff}{}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    fs::write(folder.path().join("aks.json"), utf16).unwrap();
+    let utf16 = napkeeper(folder.path(), &["init", "--from", "aks.json"]);
+    assert!(
+        stderr(&utf16).contains("aks.json is UTF-16, as PowerShell writes it: save it as UTF-8"),
+        "{}",
+        stderr(&utf16)
+    );
+    let without = napkeeper(folder.path(), &["init", "--cluster-name", "a", "--region", "westeurope"]);
     let error = stderr(&without);
     assert!(
         error.contains("missing: --resource-group, --node-resource-group, --subscription; or use --from"),

@@ -79,8 +79,8 @@ fn directive(rest: &str) -> Result<Vec<&'static str>, (String, String)> {
     let mut words = rest.split_whitespace().peekable();
     let mut ids = Vec::new();
     while let Some(word) = words.next_if(|word| looks_like_rules(word)) {
-        for id in word.split(',').filter(|id| !id.is_empty()) {
-            ids.push(known(id)?);
+        for id in word.trim_end_matches(':').split(',').filter(|id| !id.is_empty()) {
+            ids.push(known(&id.to_ascii_uppercase())?);
         }
     }
     if ids.is_empty() {
@@ -92,9 +92,11 @@ fn directive(rest: &str) -> Result<Vec<&'static str>, (String, String)> {
 }
 
 fn looks_like_rules(word: &str) -> bool {
-    let is_id =
-        |id: &str| id.strip_prefix("NK").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-    let mut ids = word.split(',').filter(|id| !id.is_empty()).peekable();
+    let is_id = |id: &str| {
+        let number = id.strip_prefix("NK").or_else(|| id.strip_prefix("nk"));
+        number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let mut ids = word.trim_end_matches(':').split(',').filter(|id| !id.is_empty()).peekable();
     ids.peek().is_some() && ids.all(is_id)
 }
 
@@ -179,6 +181,7 @@ mod tests {
     #[test]
     fn an_ignore_names_rules_that_exist_and_a_reason() {
         assert_eq!(directive(" NK1015 why").unwrap(), ["NK1015"]);
+        assert_eq!(directive(" nk1015: why").unwrap(), ["NK1015"]);
         assert_eq!(directive(" NK1015,NK1013, NK1014 -- why").unwrap(), ["NK1015", "NK1013", "NK1014"]);
         for (text, wrong) in [
             ("", "without a rule"),

@@ -149,8 +149,9 @@ impl Target {
 
 /// The facts of the flags.
 fn by_flags(args: &FactArgs) -> anyhow::Result<Target> {
-    let region = args.region.as_deref().map(|text| anyhow::Ok(Catalog::embedded()?.find_region(text)?)).transpose();
-    let region = region.context("--region")?;
+    let catalog = Catalog::embedded()?;
+    let region = args.region.as_deref().map(|text| known_region(&catalog, text)).transpose();
+    let region = region.context("--region")?.flatten();
     let facts = Facts::embedded(region.as_ref())?;
     let (mut facts, mismatched_facts) = with_published(facts, args, region.as_ref(), &PriceSheet::default())?;
     facts.kubernetes.clone_from(&args.kubernetes_version);
@@ -212,10 +213,10 @@ impl ConfigPath<'_> {
 
 fn target(cluster: &Cluster, folder: &Path, at: &ConfigPath<'_>, args: &FactArgs) -> anyhow::Result<Target> {
     let catalog = Catalog::embedded()?;
-    let known = |text: &str, origin: String| catalog.find_region(text).map_err(|e| anyhow!("{origin}: {e}"));
+    let known = |text: &str, origin: String| known_region(&catalog, text).map_err(|e| anyhow!("{origin}: {e}"));
     let region: Option<Region> = match (&args.region, &cluster.region) {
-        (Some(text), _) => Some(known(text, "--region".to_owned())?),
-        (None, Some(text)) => Some(known(text, at.field("region"))?),
+        (Some(text), _) => known(text, "--region".to_owned())?,
+        (None, Some(text)) => known(text, at.field("region"))?,
         (None, None) => None,
     };
     let sheet = napkeeper_controller::price_sheet::of_cluster(folder, cluster)?;
@@ -236,6 +237,15 @@ fn target(cluster: &Cluster, folder: &Path, at: &ConfigPath<'_>, args: &FactArgs
     let baseline = cluster.baseline.as_ref().map(|file| relative(&absolute(&folder.join(file))));
     let policies = cluster.policies.iter().flatten().map(|path| relative(&absolute(&folder.join(path)))).collect();
     Ok(Target { name: Some(Arc::from(cluster.name.as_str())), paths, baseline, policies, facts, mismatched_facts })
+}
+
+/// A region of the embedded catalogue. It has those of the public cloud alone: of another, nothing is known without published
+/// facts.
+fn known_region(catalog: &Catalog, text: &str) -> anyhow::Result<Option<Region>> {
+    if config::cloud_of_region(text).is_some() {
+        return Ok(None);
+    }
+    Ok(Some(catalog.find_region(text)?))
 }
 
 /// Adds the facts that the controller has published, if they are of the same region; otherwise the warning about it.

@@ -36,6 +36,7 @@ pub(super) fn check_set(set: &ManifestSet, _facts: &Facts, found: &mut Vec<(usiz
         found.extend(written(retained).map(|issue| (i, issue)));
     }
     duplicates(set, found);
+    repeated(set, found);
     protection::pruning(set, found);
     protection::waves(set, found);
 }
@@ -56,6 +57,24 @@ fn written(retained: &RetainedObject) -> impl Iterator<Item = Issue> {
         let path = Path::from_dotted("metadata.annotations").key(key);
         Issue::new(&rules::WRITTEN_ANNOTATION, &path, *message).at_key().fix("remove it".to_owned())
     })
+}
+
+/// An object that another file of its folder has too: who applies the folder applies both.
+fn repeated(set: &ManifestSet, found: &mut Vec<(usize, Issue)>) {
+    if set.repeated().is_empty() {
+        return;
+    }
+    let mut first: BTreeMap<_, &RetainedObject> = BTreeMap::new();
+    for (i, retained) in set.objects.iter().enumerate() {
+        let Some(identity) = ObjectIdentity::of(&retained.object) else { continue };
+        let other = *first.entry((set.cluster_folder(i), identity)).or_insert(retained);
+        if other.at.source == retained.at.source {
+            continue;
+        }
+        let message = format!("{} {identity} is in {} too: the one applied last wins", identity.kind, set.file(other));
+        let fix = "remove one of them, or give the files of each cluster a folder of their own".to_owned();
+        found.push((i, Issue::new(&rules::REPEATED, &Path::from_dotted("metadata.name"), message).fix(fix)));
+    }
 }
 
 /// Files may be of different clusters, so an object is only looked for in its own.

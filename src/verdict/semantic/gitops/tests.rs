@@ -150,11 +150,16 @@ fn annotations_that_others_write() {
 }
 
 #[test]
-fn a_name_is_taken_in_its_own_file_only() {
+fn a_name_is_taken_in_its_own_file_and_folder_only() {
     let (a, b) = (pool("a", ""), pool("b", ""));
     assert_eq!(findings("NK4", &format!("{a}{b}{a}")), ["metadata.name NK4005"]);
-    let apart = files("NK4", &[("one.yaml", &a), ("two.yaml", &a)]);
-    assert_eq!(apart, []);
+    let beside = files("NK4", &[("x/one.yaml", &a), ("x/two.yaml", &a), ("x/three.yaml", &b)]);
+    assert_eq!(beside.len(), 1, "{beside:?}");
+    assert!(format!("{beside:?}").contains("NodePool a is in x/one.yaml too"), "{beside:?}");
+    for apart in [[("x/one.yaml", &a), ("y/one.yaml", &a)], [("<kustomize x>", &a), ("<kustomize y>", &a)]] {
+        let apart = apart.map(|(name, text)| (name, text.as_str()));
+        assert_eq!(files("NK4", &apart), []);
+    }
 }
 
 #[test]
