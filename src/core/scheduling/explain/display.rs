@@ -2,6 +2,7 @@
 
 use crate::model::amounts::resources::{cpu, memory};
 use crate::model::cluster::pod::Taint;
+use crate::model::labels::is_well_known;
 use crate::scheduling::explain::suggestion::{SuggestedChange, Suggestion};
 use crate::scheduling::pods::preferences::Preference;
 use crate::scheduling::result::UnschedulableReason;
@@ -20,6 +21,13 @@ impl fmt::Display for SuggestedChange {
             Self::AddToleration(Taint { key, value, effect }) => {
                 let value = if value.is_empty() { String::new() } else { format!("={value}") };
                 write!(f, "add a toleration for taint {key}{value}:{effect:?}")
+            }
+            // Its values are Azure's: no template may have it.
+            Self::DropRequirement(key) if is_well_known(key) => {
+                write!(
+                    f,
+                    "remove nodeSelector or node affinity `{key}`, or allow its values in the NodePool's requirements"
+                )
             }
             Self::DropRequirement(key) => {
                 write!(f, "remove nodeSelector or node affinity `{key}`, or add the label to the NodePool template")
