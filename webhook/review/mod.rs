@@ -84,16 +84,6 @@ pub(crate) struct Request<O = Value> {
     /// The stored object; null for a create.
     #[serde(default, deserialize_with = "O::read")]
     pub(crate) old_object: O,
-    /// Of the operation, if the API server sends any.
-    #[serde(default)]
-    options: Option<OperationOptions>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct OperationOptions {
-    #[serde(default)]
-    propagation_policy: Option<String>,
 }
 
 #[derive(Debug, Deserialize, Default)]
@@ -169,11 +159,6 @@ impl<O> Request<O> {
     /// True for the delete of the object itself.
     pub(crate) fn is_delete(&self) -> bool {
         self.operation == "DELETE" && self.is_main_resource()
-    }
-
-    /// True for a delete that leaves what belongs to the object, such as by `kubectl delete --cascade=orphan`.
-    pub(crate) fn orphans_dependents(&self) -> bool {
-        self.options.as_ref().is_some_and(|options| options.propagation_policy.as_deref() == Some("Orphan"))
     }
 
     fn is_main_resource(&self) -> bool {

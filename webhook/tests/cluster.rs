@@ -104,22 +104,6 @@ async fn a_pool_with_nodes_is_not_deleted_unless_their_number_is_acknowledged() 
 }
 
 #[tokio::test]
-async fn a_pool_may_be_deleted_without_its_nodes_and_a_class_may_not() {
-    let rig = Rig::new(Some(busy()), PATIENT);
-    let ask = async |group: &str, old: Value, policy: &str| {
-        let mut review = review("DELETE", group, &Value::Null, &old);
-        review["request"]["options"] =
-            json!({ "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "propagationPolicy": policy });
-        rig.ask("/validate", &review).await["allowed"].take()
-    };
-    assert_eq!(ask("karpenter.sh", good_pool(), "Orphan").await, true);
-    assert_eq!(ask("karpenter.azure.com", class("v1beta1", &json!({})), "Orphan").await, false);
-    for policy in ["Background", "Foreground"] {
-        assert_eq!(ask("karpenter.sh", good_pool(), policy).await, false, "{policy}");
-    }
-}
-
-#[tokio::test]
 async fn pods_that_another_pool_can_run_are_reported_as_reschedulable() {
     let mut snapshot = busy();
     let mut other = good_pool();

@@ -107,10 +107,6 @@ impl UnacknowledgedDelete {
         if !metadata["deletionTimestamp"].is_null() {
             return None;
         }
-        // The nodes of a NodePool stay without it; those of a class cannot be replaced whatever becomes of them.
-        if matches!(object, DeletedObject::Pool(_)) && request.orphans_dependents() {
-            return None;
-        }
         let claims = snapshot.claims().values().filter(|claim| object.owns(claim)).count();
         let annotation = metadata["annotations"][DELETE_ACKNOWLEDGED_ANNOTATION].as_str().map(ToOwned::to_owned);
         let acknowledged = annotation.as_ref().and_then(|text| text.trim().parse::<usize>().ok());
