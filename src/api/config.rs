@@ -209,12 +209,13 @@ pub fn read(document: &Document) -> Result<Config, Problem> {
     })
 }
 
-/// The cloud of a region, by its name; `None` for the public one.
+/// The cloud of a region, by its name; `None` for the public one. Those of others are from Azure's lists of regions of Azure Government
+/// and of Azure operated by 21Vianet.
 #[must_use]
 pub fn cloud_of_region(region: &str) -> Option<&'static str> {
     match region {
-        _ if region.starts_with("usgov") || region.starts_with("usdod") => Some("us-government"),
-        _ if region.starts_with("china") => Some("china"),
+        "usgovvirginia" | "usgovtexas" | "usgovarizona" | "usdodcentral" | "usdodeast" => Some("us-government"),
+        "chinaeast" | "chinaeast2" | "chinaeast3" | "chinanorth" | "chinanorth2" | "chinanorth3" => Some("china"),
         _ => None,
     }
 }

@@ -219,3 +219,55 @@ async fn version(client: &kube::Client) -> Option<String> {
     let version = info.git_version.trim_start_matches('v');
     version.split(['-', '+']).next().filter(|text| !text.is_empty()).map(ToOwned::to_owned)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use napkeeper_core::model::cluster::pool::NodeClass;
+    use napkeeper_core::model::names::{NodeClassName, Uid};
+    use napkeeper_serve::Health;
+    use napkeeper_webhook::SourcedValidator;
+
+    /// Less than [`PUBLISH_INTERVAL`], after which it would be known anyway.
+    const SOON: Duration = Duration::from_millis(250);
+    /// The machine may be busy.
+    const TRIES: usize = 3;
+
+    /// How long after a regular publication an AKSNodeClass is known that came right after it.
+    async fn known_after() -> anyhow::Result<Duration> {
+        let (snapshots, mut published) = watch::channel(None);
+        let validator = watch::channel(Arc::new(SourcedValidator::embedded()?)).0;
+        let outputs = ViewOutputs { snapshots, validator, unreadable: watch::channel(None).0 };
+        let settings = ViewSettings {
+            region: Some(Region::new("westeurope")?),
+            kubernetes: None,
+            nodes: InstanceTypeOptions::default(),
+        };
+        let view = ClusterView::new(settings, outputs, ViewMetrics::default())?;
+        let (changes, received) = mpsc::channel(8);
+        let facts = watch::channel(None);
+        let listed = Health::new(&Lifecycle::default()).check("test");
+        let updating = tokio::spawn(async move {
+            update(view, received, facts.1, &ViewReadiness { listed: &listed, required: false }).await
+        });
+        changes.send(WatchEvent::Synced).await?;
+        published.wait_for(Option::is_some).await?;
+        let class = NodeClass::with_defaults(NodeClassName::new("late")?, Uid::new("late")?);
+        let sent = Instant::now();
+        changes.send(WatchEvent::Changed(Delta::Class(Arc::new(class)))).await?;
+        published.wait_for(|snapshot| snapshot.as_ref().is_some_and(|one| one.classes().len() == 1)).await?;
+        let took = sent.elapsed();
+        updating.abort();
+        Ok(took)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_class_is_known_before_the_next_publication() -> anyhow::Result<()> {
+        let mut took = Vec::new();
+        for _ in 0..TRIES {
+            took.push(known_after().await?);
+        }
+        assert!(took.iter().any(|took| *took < SOON), "{took:?}");
+        Ok(())
+    }
+}

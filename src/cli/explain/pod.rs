@@ -31,7 +31,8 @@ Examples:
   napkeeper explain pod web clusters/prod -n shop              in a folder of manifests, without any cluster
   napkeeper explain pod training manifests/quickstart          with its scenario, as soon as the pods are pending
   napkeeper explain pod web clusters/prod --at 36h -o json     at that time of the scenario
-  kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,daemonsets -A -o json > cluster.json
+  kinds=pods,nodes,nodepools,aksnodeclasses,nodeclaims,daemonsets,pv,pvc,storageclasses,csinodes
+  kubectl get $kinds,namespaces,services,pdb -A -o json > cluster.json
   napkeeper explain pod web-0 -n shop --from cluster.json
 
 It changes nothing. Pending pods are scheduled together, as the controller does it.

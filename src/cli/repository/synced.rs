@@ -24,6 +24,8 @@ pub(crate) struct Synced {
 struct Variables {
     /// `substitute`.
     known: BTreeMap<String, String>,
+    /// Names with values that differ between clusters.
+    differing: BTreeSet<String>,
     /// There is a `substituteFrom`, so that others may have values in the cluster.
     has_others: bool,
 }
@@ -120,7 +122,7 @@ pub(super) fn synced(tree: &impl Tree, files: &[(&Path, &Source)], known: &mut K
 /// A path that is synced and does not exist.
 fn missing(file: &Path, value: &Value, path: &str) -> String {
     format!(
-        "{}: {} syncs {path}, which is not in this repository: correct the path",
+        "{}: {} syncs {path}, which is not here: correct the path, unless it is on another branch",
         relative(file).display(),
         title(value)
     )
@@ -237,11 +239,12 @@ fn variables(value: &Value) -> Option<Variables> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
     let known = substitute.map(|(name, value)| (name.clone(), text(value))).collect();
     let has_others = build.get("substituteFrom").and_then(Value::as_array).is_some_and(|from| !from.is_empty());
-    Some(Variables { known, has_others })
+    Some(Variables { known, has_others, ..Variables::default() })
 }
 
 /// A text in which variables are replaced as Flux does, if it is in a folder that a Kustomization with `spec.postBuild` syncs: by its
-/// values, else by the default after `:-`, `-`, `:=` or `=`. Others stay, and so do documents that Flux is told to leave.
+/// values, else by the default after `:-`, `-`, `:=` or `=`, else by nothing. Those that may have another value stay, and so do
+/// documents that Flux is told to leave.
 pub(super) fn substituted(source: Source, real: Option<&Path>, synced: &[Synced]) -> Source {
     let variables = real.filter(|_| source.text.contains("${")).and_then(|real| of_file(real, synced));
     let Some(variables) = variables else { return source };
@@ -294,10 +297,12 @@ fn of_file(real: &Path, synced: &[Synced]) -> Option<Variables> {
         .map(|one| one.variables.as_ref())
         .collect::<Option<_>>()?;
     let first = by.first()?;
-    let agreed = first.known.iter().filter(|(name, value)| by.iter().all(|one| one.known.get(*name) == Some(*value)));
+    let is_agreed = |name: &String, value: &String| by.iter().all(|one| one.known.get(name) == Some(value));
+    let (known, differing): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        first.known.clone().into_iter().partition(|(name, value)| is_agreed(name, value));
     // A default is not the value where a cluster has one.
     let has_others = by.iter().any(|one| one.has_others || one.known.keys().ne(first.known.keys()));
-    Some(Variables { known: agreed.map(|(name, value)| (name.clone(), value.clone())).collect(), has_others })
+    Some(Variables { known, differing: differing.into_keys().collect(), has_others })
 }
 
 /// The value of `NAME`, `NAME:=default` and the like; `None` where it is not known.
@@ -307,9 +312,15 @@ fn value_of(expression: &str, variables: &Variables) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
+    if let Some(value) = variables.known.get(name) {
+        return Some(value.clone());
+    }
+    if variables.has_others || variables.differing.contains(name) {
+        return None;
+    }
     let default = [":-", ":=", "-", "="].iter().find_map(|sign| default.strip_prefix(sign));
-    let default = default.filter(|_| !variables.has_others).map(ToOwned::to_owned);
-    variables.known.get(name).cloned().or(default)
+    // Flux replaces one that nobody sets by nothing.
+    default.or_else(|| (name.len() == expression.len()).then_some("")).map(ToOwned::to_owned)
 }
 
 #[cfg(test)]
@@ -322,7 +333,7 @@ mod tests {
             path: PathBuf::from("/r/apps"),
             variables: Some(Variables {
                 known: pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-                has_others: false,
+                ..Variables::default()
             }),
         };
         let synced: Vec<Synced> = variables.iter().map(one).collect();
@@ -335,7 +346,8 @@ mod tests {
         for (text, expected) in [
             ("a: ${x}", "a: 1"),
             ("a: ${x}-${y}b", "a: 1-2b"),
-            ("a: ${unknown}", "a: ${unknown}"),
+            ("a: ${unknown}", "a: "),
+            ("a: ${unknown:0:2}", "a: ${unknown:0:2}"),
             ("a: ${unknown:=5}", "a: 5"),
             ("a: ${unknown:-}", "a: "),
             ("a: ${x:=5}", "a: 1"),
@@ -352,6 +364,8 @@ mod tests {
         let text = "a: ${x} ${y} ${z}";
         let both: [&[(&str, &str)]; 2] = [&[("x", "1"), ("y", "2")], &[("x", "1"), ("y", "3"), ("z", "4")]];
         assert_eq!(replaced_text(text, &both), "a: 1 ${y} ${z}");
+        let both: [&[(&str, &str)]; 2] = [&[("x", "1"), ("y", "2")], &[("x", "1"), ("y", "3")]];
+        assert_eq!(replaced_text(text, &both), "a: 1 ${y} ", "no cluster has the third");
     }
 
     #[test]

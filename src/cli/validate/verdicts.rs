@@ -134,7 +134,8 @@ impl Verdicts {
             0 => String::new(),
             n => format!(" ({} of other kinds)", output::plural(n, "object")),
         };
-        let remedy = if self.input.synced.iter().any(Synced::leads_on) {
+        let is_file = args.paths.iter().any(|path| path.is_file());
+        let remedy = if is_file && self.input.synced.iter().any(Synced::leads_on) {
             "pass the folder of a Kustomization or Application to read what it syncs"
         } else {
             "check the path"

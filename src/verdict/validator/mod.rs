@@ -213,7 +213,7 @@ impl Validator {
             self.check_policies(&stored, found);
         }
         check_placeholders(&value["spec"], &FieldPath::ROOT.field("spec"), found);
-        let object = if sound { convert(value, found)? } else { return None };
+        let object = sound.then(|| object(value).ok()).flatten()?;
         self.check_semantics(ValidObject { value, stored: &stored, object: &object, migrated: false }, found);
         Some(object)
     }

@@ -76,7 +76,7 @@ impl Revision {
         let inside = absolute(folder).strip_prefix(&self.repository.root).ok()?.to_owned();
         let at = |folder: &Path| {
             let blob = self.files.iter().find(|blob| Path::new(&blob.path) == folder.join(config::FILE_NAME))?;
-            let text = String::from_utf8(self.repository.read(std::slice::from_ref(blob)).ok()?.pop()?).ok()?;
+            let text = manifests::text_of(self.repository.read(std::slice::from_ref(blob)).ok()?.pop()?).ok()?;
             let file = self.repository.root.join(&blob.path);
             let source = manifests::load_text(&relative(&file).to_string_lossy(), text);
             config::is_source(&source).then_some((source, file.parent()?.to_owned()))
@@ -149,7 +149,7 @@ impl Revision {
         }
         let blobs: Vec<Blob> = fits.iter().map(|(_, blob, _)| blob.clone()).collect();
         for ((name, _, place), bytes) in fits.iter().zip(self.repository.read(&blobs)?) {
-            match String::from_utf8(bytes) {
+            match manifests::text_of(bytes) {
                 Ok(text) => {
                     let source = manifests::load_text(&name.to_string_lossy(), text);
                     match place.left_out_as(&source) {
@@ -157,10 +157,7 @@ impl Revision {
                         None => loaded.files.push(source),
                     }
                 }
-                Err(error) => {
-                    let message = format!("is not valid UTF-8 (byte {})", error.utf8_error().valid_up_to());
-                    loaded.unreadable.push(problem(name, message));
-                }
+                Err(message) => loaded.unreadable.push(problem(name, message)),
             }
         }
         Ok(())

@@ -2,7 +2,6 @@
 
 use super::super::verdicts::ReportedFinding;
 use super::fingerprint::{Key, key};
-use crate::repository::absolute;
 use anyhow::{Context, anyhow, bail};
 use napkeeper_api::field_path::Path as Field;
 use napkeeper_api::manifests::{self, Source};
@@ -55,13 +54,16 @@ pub(super) struct Baseline {
     /// The file.
     pub(super) source: Source,
     entries: Vec<KnownFinding>,
+    /// Where the file of each entry is, if it still exists.
+    files: Vec<Option<PathBuf>>,
     /// How many of each entry have been found.
     found: Vec<usize>,
     by_key: BTreeMap<Key, Vec<usize>>,
 }
 
 impl Baseline {
-    pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
+    /// Reads a baseline whose entries name files from one of these folders.
+    pub(super) fn read(file: &Path, folders: &[&Path]) -> anyhow::Result<Self> {
         let mut loaded = manifests::load(&[PathBuf::from(file)]);
         if let Some(problem) = loaded.unreadable.first() {
             bail!("{problem} (create a baseline with --write-baseline)");
@@ -81,16 +83,24 @@ impl Baseline {
         for (i, entry) in entries.iter().enumerate() {
             by_key.entry(entry.key()).or_default().push(i);
         }
-        Ok(Self { found: vec![0; entries.len()], source, entries, by_key })
+        let files = entries.iter().map(|entry| existing(&entry.file, folders)).collect();
+        Ok(Self { found: vec![0; entries.len()], source, entries, files, by_key })
     }
 
-    /// True when a finding is known, as often as the baseline says: in the file of its entry, or, where it has `moved`, in another.
+    /// True when a finding is known, as often as the baseline says: in the file of its entry, or, where that no longer exists, in
+    /// another, if it may have `moved`.
     pub(super) fn takes(&mut self, reported: &ReportedFinding, moved: bool) -> bool {
         let of_key = self.by_key.get(&key(reported)).into_iter().flatten();
-        let file = absolute(Path::new(&reported.finding.file));
+        let name = &reported.finding.file;
+        let file = existing(name, &[]);
         for i in of_key {
-            let (Some(entry), Some(found)) = (self.entries.get(*i), self.found.get_mut(*i)) else { continue };
-            if *found < entry.count && (moved || file.ends_with(&entry.file)) {
+            let (Some(entry), Some(at), Some(found)) =
+                (self.entries.get(*i), self.files.get(*i), self.found.get_mut(*i))
+            else {
+                continue;
+            };
+            let is_its_own = entry.file == *name || at.is_some() && *at == file;
+            if *found < entry.count && (is_its_own || moved && at.is_none()) {
                 *found += 1;
                 return true;
             }
@@ -98,11 +108,16 @@ impl Baseline {
         false
     }
 
-    /// Entries that are no longer found, of those whose file was validated.
-    pub(super) fn stale(&self, was_validated: impl Fn(&str) -> bool) -> Vec<Finding> {
+    /// Entries that are no longer found, of those whose file was validated or no longer exists.
+    pub(super) fn stale(&self, was_validated: impl Fn(&str, &Path) -> bool) -> Vec<Finding> {
         let Some(document) = self.source.parsed().documents.first() else { return Vec::new() };
         let entries = self.entries.iter().zip(&self.found).enumerate();
-        let stale = entries.filter(|(_, (entry, found))| **found < entry.count && was_validated(&entry.file));
+        let is_covered = |i: usize, file: &str| match self.files.get(i) {
+            Some(Some(at)) => was_validated(file, at),
+            // Standard input was another one, or none.
+            _ => !file.starts_with('<') || file.starts_with(KUSTOMIZE),
+        };
+        let stale = entries.filter(|(i, (entry, found))| **found < entry.count && is_covered(*i, &entry.file));
         stale
             .map(|(i, (entry, found))| {
                 let at = document.position(&Field::from_dotted("findings").index(i));
@@ -124,6 +139,17 @@ impl Baseline {
             })
             .collect()
     }
+}
+
+/// How the names of what kustomizations build begin.
+const KUSTOMIZE: &str = "<kustomize ";
+
+/// Where a file is that an entry or a finding names, or the folder of a kustomization, without symbolic links: from the first of these
+/// folders, or else this one, in which it exists.
+fn existing(name: &str, folders: &[&Path]) -> Option<PathBuf> {
+    let name = name.strip_prefix(KUSTOMIZE).and_then(|rest| rest.strip_suffix('>')).unwrap_or(name);
+    let all = folders.iter().copied().chain([Path::new(".")]);
+    all.into_iter().find_map(|folder| std::fs::canonicalize(folder.join(name)).ok())
 }
 
 impl KnownFinding {

@@ -10,7 +10,6 @@ use super::locate::locate;
 use super::objects::Objects;
 use super::targets::{BaselineFile, Targets};
 use super::verdicts::{ReportedFinding, Verdicts, validate_again};
-use crate::repository::absolute;
 use anyhow::Context;
 use baseline::Baseline;
 use napkeeper_verdict::Finding;
@@ -46,7 +45,10 @@ pub(super) fn suppress(
     let mut counts = SuppressedCounts { ignored: by_comments(&mut verdicts), ..SuppressedCounts::default() };
     counts.known = match &args.known.write_baseline {
         Some(file) => write_baseline(file, &mut verdicts.findings)?,
-        None => by_baselines(&targets.baselines(&args.known), &mut verdicts)?,
+        None => {
+            let root = targets.config.as_ref().map(|(_, folder)| folder.as_path());
+            by_baselines(&targets.baselines(&args.known), root, &mut verdicts)?
+        }
     };
     if let Some(changed) = changed {
         let before = || {
@@ -108,26 +110,28 @@ fn add_of_all_variants(verdicts: &mut Verdicts, wrong: Vec<(usize, Finding)>) {
 }
 
 /// Removes what baselines hold, and adds their stale entries. Returns how many were removed.
-fn by_baselines(files: &[BaselineFile], verdicts: &mut Verdicts) -> anyhow::Result<usize> {
+fn by_baselines(files: &[BaselineFile], root: Option<&Path>, verdicts: &mut Verdicts) -> anyhow::Result<usize> {
     if files.is_empty() {
         // The objects of all sources are only needed for baselines.
         return Ok(0);
     }
     let validated = ValidatedFiles::of(&verdicts.input);
+    // They are written at the root of a repository as a rule.
+    let folders: Vec<&Path> = root.into_iter().collect();
     let mut clusters_of: BTreeMap<&PathBuf, Vec<Option<&Arc<str>>>> = BTreeMap::new();
     for BaselineFile { cluster, path } in files {
         clusters_of.entry(path).or_default().push(cluster.as_ref());
     }
     let (mut known, mut stale) = (0, Vec::new());
     for (path, clusters) in clusters_of {
-        let mut baseline = Baseline::read(path)?;
+        let mut baseline = Baseline::read(path, &folders)?;
         let before = verdicts.findings.len();
         // What is in the file of an entry is that before what has moved.
         for moved in [false, true] {
             verdicts.findings.retain_mut(|reported| !is_known(&mut baseline, &clusters, moved, reported));
         }
         known += before - verdicts.findings.len();
-        let findings = baseline.stale(|file| validated.covers(file));
+        let findings = baseline.stale(|name, file| validated.covers(name, file));
         stale.push((baseline.source, findings));
     }
     for (source, findings) in stale.into_iter().filter(|(_, findings)| !findings.is_empty()) {
@@ -213,27 +217,27 @@ fn write_baseline(file: &Path, findings: &mut Vec<ReportedFinding>) -> anyhow::R
     Ok(known.len())
 }
 
-/// The files that this run has validated, without symbolic links.
-struct ValidatedFiles(BTreeSet<PathBuf>);
+/// What this run has validated.
+struct ValidatedFiles {
+    /// As findings name it.
+    names: BTreeSet<Arc<str>>,
+    /// Without symbolic links.
+    files: BTreeSet<PathBuf>,
+}
 
 impl ValidatedFiles {
     fn of(input: &Input) -> Self {
-        let mut files = BTreeSet::new();
-        for (source, origin) in input.sources.iter().zip(&input.origins) {
-            files.insert(absolute(Path::new(&*source.file)));
-            if let SourceOrigin::Render { parts, .. } = origin {
-                files.extend(parts.iter().map(|part| absolute(Path::new(&*part.file))));
-            }
-        }
-        Self(files)
+        let parts = input.origins.iter().flat_map(|origin| match origin {
+            SourceOrigin::Render { parts, .. } => &parts[..],
+            SourceOrigin::File(_) | SourceOrigin::Stdin => &[],
+        });
+        let names: BTreeSet<Arc<str>> =
+            input.sources.iter().chain(parts).map(|source| Arc::clone(&source.file)).collect();
+        let files = names.iter().filter_map(|name| std::fs::canonicalize(&**name).ok()).collect();
+        Self { names, files }
     }
 
-    /// True when the file of an entry was validated, or no longer exists. Its name is from the folder in which the baseline was
-    /// written: this one, or one above it.
-    fn covers(&self, file: &str) -> bool {
-        // What a kustomization builds is there as long as its folder is.
-        let name = file.strip_prefix("<kustomize ").and_then(|rest| rest.strip_suffix('>')).unwrap_or(file);
-        let exists = absolute(Path::new(".")).ancestors().any(|folder| folder.join(name).exists());
-        !exists || self.0.iter().any(|validated| validated.ends_with(file))
+    fn covers(&self, name: &str, file: &Path) -> bool {
+        self.names.contains(name) || self.files.contains(file)
     }
 }

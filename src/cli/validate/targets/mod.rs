@@ -70,9 +70,11 @@ impl Targets {
     /// The selected clusters of `napkeeper.yaml`.
     pub(super) fn read(config: Option<(Source, PathBuf)>, args: &Args) -> anyhow::Result<Self> {
         let clusters = clusters(config.as_ref(), &args.facts)?;
-        // What a revision has is known once it is read.
+        // Another revision may have other folders.
         if let Some((source, _)) = config.as_ref().filter(|_| args.source.rev.is_none()) {
-            clusters.iter().try_for_each(|cluster| cluster.check_paths(source))?;
+            let given: Vec<PathBuf> = args.paths.iter().map(|path| absolute(path)).collect();
+            let is_read = |path: &Path| given.is_empty() || given.iter().any(|given| path.starts_with(given));
+            clusters.iter().try_for_each(|cluster| cluster.check_paths(source, &is_read))?;
         }
         Ok(Self { clusters, unassigned: by_flags(&args.facts)?, config })
     }
@@ -120,9 +122,9 @@ impl Targets {
 }
 
 impl Target {
-    /// Its paths exist: of one that does not, nothing would be checked, and nobody told.
-    fn check_paths(&self, config: &Source) -> anyhow::Result<()> {
-        let Some(missing) = self.paths.iter().find(|path| !path.exists()) else { return Ok(()) };
+    /// Those of its paths exist that would be read: of one that does not, nothing would be checked, and nobody told.
+    fn check_paths(&self, config: &Source, is_read: &impl Fn(&Path) -> bool) -> anyhow::Result<()> {
+        let Some(missing) = self.paths.iter().find(|path| is_read(path) && !path.exists()) else { return Ok(()) };
         let name = self.name.as_deref().unwrap_or_default();
         bail!(
             "{}: the path {} of cluster {name} does not exist: correct it, or remove it from the file",
@@ -151,7 +153,7 @@ impl Target {
 fn by_flags(args: &FactArgs) -> anyhow::Result<Target> {
     let catalog = Catalog::embedded()?;
     let region = args.region.as_deref().map(|text| known_region(&catalog, text)).transpose();
-    let region = region.context("--region")?.flatten();
+    let region = region.context("--region")?;
     let facts = Facts::embedded(region.as_ref())?;
     let (mut facts, mismatched_facts) = with_published(facts, args, region.as_ref(), &PriceSheet::default())?;
     facts.kubernetes.clone_from(&args.kubernetes_version);
@@ -215,8 +217,8 @@ fn target(cluster: &Cluster, folder: &Path, at: &ConfigPath<'_>, args: &FactArgs
     let catalog = Catalog::embedded()?;
     let known = |text: &str, origin: String| known_region(&catalog, text).map_err(|e| anyhow!("{origin}: {e}"));
     let region: Option<Region> = match (&args.region, &cluster.region) {
-        (Some(text), _) => known(text, "--region".to_owned())?,
-        (None, Some(text)) => known(text, at.field("region"))?,
+        (Some(text), _) => Some(known(text, "--region".to_owned())?),
+        (None, Some(text)) => Some(known(text, at.field("region"))?),
         (None, None) => None,
     };
     let sheet = napkeeper_controller::price_sheet::of_cluster(folder, cluster)?;
@@ -239,13 +241,13 @@ fn target(cluster: &Cluster, folder: &Path, at: &ConfigPath<'_>, args: &FactArgs
     Ok(Target { name: Some(Arc::from(cluster.name.as_str())), paths, baseline, policies, facts, mismatched_facts })
 }
 
-/// A region of the embedded catalogue. It has those of the public cloud alone: of another, nothing is known without published
-/// facts.
-fn known_region(catalog: &Catalog, text: &str) -> anyhow::Result<Option<Region>> {
-    if config::cloud_of_region(text).is_some() {
-        return Ok(None);
+/// A region of the embedded catalogue. It has those of the public cloud alone: without published facts, one of another cloud is judged
+/// by the sizes of all of these.
+fn known_region(catalog: &Catalog, text: &str) -> anyhow::Result<Region> {
+    match config::cloud_of_region(text) {
+        Some(_) => Ok(Region::new(text)?),
+        None => Ok(catalog.find_region(text)?),
     }
-    Ok(Some(catalog.find_region(text)?))
 }
 
 /// Adds the facts that the controller has published, if they are of the same region; otherwise the warning about it.

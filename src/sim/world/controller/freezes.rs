@@ -9,6 +9,7 @@ use crate::world::timeline::EventKind;
 use crate::world::{Violation, World};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::engine::leader_election::{LEASE_DURATION, RENEW_DEADLINE};
+use napkeeper_core::model::names::ClaimName;
 use napkeeper_core::model::settings::DeletionRule;
 use napkeeper_core::plan::{ClusterWrite, Effect};
 use napkeeper_core::snapshot::CommandKey;
@@ -123,6 +124,10 @@ impl World {
         Ok(any)
     }
 
+    fn is_being_deleted(&self, claim: &ClaimName) -> bool {
+        self.cluster.state().claims().get(claim).is_some_and(|claim| claim.deleting_at.is_some())
+    }
+
     /// A replica that no longer leads continues: what it has sent is performed, and it sends nothing more.
     fn continue_as_old_leader(&mut self, write: &InterruptedWrite) -> Result<(), Violation> {
         let InterruptedWrite { key, effect, is_sent } = write;
@@ -133,12 +138,17 @@ impl World {
             }
             self.judge(key, effect)?;
         }
-        // The replica that leads learns of it by its watch.
-        if let Effect::Cluster(ClusterWrite::DeleteClaim(claim)) = effect {
-            self.truth.deleted_by_others.insert(claim.name.clone());
-        }
+        let deleted = match effect {
+            Effect::Cluster(ClusterWrite::DeleteClaim(claim)) if !self.is_being_deleted(&claim.name) => {
+                Some(&claim.name)
+            }
+            _ => None,
+        };
         // Nobody waits for the reply.
         drop(self.carry_out(key, effect)?);
+        // The replica that leads learns of it by its watch.
+        let deleted = deleted.filter(|claim| self.is_being_deleted(claim));
+        self.truth.deleted_by_others.extend(deleted.cloned());
         Ok(())
     }
 }

@@ -6,7 +6,6 @@ use crate::schema::builtin::path;
 use crate::schema::structural::label_issues;
 use napkeeper_api::field_path::Path;
 use napkeeper_core::model::amounts::quantity::Quantity;
-use napkeeper_core::model::cron::CronFields;
 use napkeeper_core::model::support::name_syntax::is_label;
 use serde_json::Value;
 
@@ -36,7 +35,6 @@ pub(crate) fn check(kind: &str, pods: Option<&str>, value: &Value, found: &mut V
                 found.push(issue.fix("keep one of them".to_owned()));
             }
         }
-        "CronJob" => schedule(&value["spec"], found),
         "PersistentVolumeClaim" => claim(&value["spec"], &Path::from_dotted("spec"), found),
         _ => {}
     }
@@ -62,16 +60,6 @@ fn claim(spec: &Value, at: &Path, found: &mut Vec<Issue>) {
     if spec["resources"]["requests"]["storage"].is_null() {
         let at = at.key("resources").key("requests").key("storage");
         report(&rules::REQUIRED, &at, "required field storage is missing", found);
-    }
-}
-
-fn schedule(spec: &Value, found: &mut Vec<Issue>) {
-    // Words such as `@every 1h`, and time zones, are left to the API server.
-    let text = spec["schedule"].as_str().filter(|text| !text.starts_with('@') && !text.contains("TZ"));
-    let Some(text) = text else { return };
-    if let Err(error) = CronFields::parse(text) {
-        let at = Path::from_dotted("spec.schedule");
-        report(&rules::FORMAT, &at, format!("{text:?} is not a valid schedule: {error}"), found);
     }
 }
 

@@ -13,8 +13,14 @@ pub(super) fn check(value: &Value, at: &Path, found: &mut Vec<Issue>) {
                 let at = at.key(name);
                 let each = value.as_array().into_iter().flatten().enumerate();
                 match name.as_str() {
-                    "matchExpressions" | "matchFields" => {
-                        each.for_each(|(i, expression)| values(expression, &at.index(i), found));
+                    "matchExpressions" => each.for_each(|(i, one)| values(one, &at.index(i), found)),
+                    "matchFields" => each.for_each(|(i, one)| {
+                        values(one, &at.index(i), found);
+                        field_key(one, &at.index(i).key("key"), found);
+                    }),
+                    "topologyKey" if value.as_str() == Some("") => {
+                        let fix = "name a label of nodes, such as topology.kubernetes.io/zone".to_owned();
+                        found.push(Issue::new(&rules::REQUIRED, &at, "topologyKey must not be empty").fix(fix));
                     }
                     "tolerations" => each.for_each(|(i, one)| toleration(one, &at.index(i), found)),
                     _ => check(value, &at, found),
@@ -26,6 +32,15 @@ pub(super) fn check(value: &Value, at: &Path, found: &mut Vec<Issue>) {
     }
 }
 
+/// Nodes are matched by one field alone.
+fn field_key(expression: &Value, at: &Path, found: &mut Vec<Issue>) {
+    let key = expression["key"].as_str().unwrap_or_default();
+    if key != "metadata.name" {
+        let message = format!("{key:?} is not a field that nodes are matched by");
+        found.push(Issue::new(&rules::MEANING, at, message).fix("use metadata.name, or matchExpressions".to_owned()));
+    }
+}
+
 /// How many values an expression needs.
 fn values(expression: &Value, at: &Path, found: &mut Vec<Issue>) {
     let operator = expression["operator"].as_str().unwrap_or_default();
@@ -34,9 +49,7 @@ fn values(expression: &Value, at: &Path, found: &mut Vec<Issue>) {
     let message = match operator {
         "In" | "NotIn" if values.is_empty() => format!("operator {operator} needs at least one value"),
         "Exists" | "DoesNotExist" if !values.is_empty() => format!("operator {operator} takes no values"),
-        "Gt" | "Lt" if !matches!(values, [Value::String(one)] if one.parse::<i64>().is_ok()) => {
-            format!("operator {operator} needs one value, a whole number as text")
-        }
+        "Gt" | "Lt" if values.len() != 1 => format!("operator {operator} needs one value"),
         _ => return,
     };
     found.push(Issue::new(&rules::MEANING, &at, message));

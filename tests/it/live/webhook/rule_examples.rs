@@ -19,15 +19,10 @@ use napkeeper_tests::webhook::{self, Listening};
 use napkeeper_verdict::rules;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const STEP: Duration = Duration::from_secs(90);
-
-/// Classes that are applied, each before its NodePool.
-const PAIRS: usize = 9;
-/// Within this time the webhook hears of most of them, on a busy machine too.
-const SOON: Duration = Duration::from_millis(250);
 
 /// Kinds of the hook, with their paths.
 const KIND_PATHS: [(&str, &str); 4] = [
@@ -244,33 +239,6 @@ async fn unready_classes_blocking_budgets_and_policies_are_reported() -> Result<
         Ok(warnings.any(held).then_some(()))
     })
     .await
-}
-
-/// What is applied together comes within milliseconds: the class is known before its NodePool is reviewed, or right after that.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_class_is_known_when_its_pool_follows_it() -> Result<()> {
-    let hooked = Hooked::start(&manifests::definitions()?, &[]).await?;
-    let mut waits = Vec::new();
-    for n in 0..PAIRS {
-        let [class, pool] = [("aksnodeclass", "default"), ("nodepool-gpu", "gpu")].map(|(file, name)| {
-            let text = quickstart_file(file)?;
-            Ok::<_, anyhow::Error>(text.replace(&format!("name: {name}\n"), &format!("name: {name}-{n}\n")))
-        });
-        let pool = pool?.replace("name: default\n", &format!("name: default-{n}\n"));
-        hooked.plane.apply(&class?).await?;
-        let applied = Instant::now();
-        eventually("word of the class", STEP, async || {
-            let (code, message, warnings) = hooked.create("/apis/karpenter.sh/v1/nodepools", &pool).await?;
-            ensure!(code == 201, "{code} {message}");
-            Ok((!warnings.iter().any(|warning| warning.contains("NK9501"))).then_some(()))
-        })
-        .await?;
-        waits.push(applied.elapsed());
-    }
-    waits.sort_unstable();
-    eprintln!("from an AKSNodeClass until a NodePool may name it: {waits:?}");
-    ensure!(waits[PAIRS / 2] < SOON, "{waits:?}");
-    Ok(())
 }
 
 /// A node of the pool `gpu`, with a pod, and a budget that lets it not go.

@@ -113,6 +113,12 @@ fn clusters_may_share_a_baseline() {
     write(root, &[("test/a.yaml", &class("a", 40))]);
     assert_eq!(found(root, &["prod"]), [] as [&str; 0]);
     assert_eq!(found(root, &[]), ["known.json:5 NK8003"]);
+    // A fault that another cluster has is news, whichever is read.
+    assert_eq!(validate(root, &["--write-baseline", "known.json"]).status.code(), Some(0));
+    write(root, &[("test/a.yaml", &faulty)]);
+    assert_eq!(found(root, &["test"]), ["test/a.yaml:6 NK1015"]);
+    assert_eq!(found(root, &[]), ["test/a.yaml:6 NK1015"]);
+    write(root, &[("test/a.yaml", &class("a", 40))]);
     // What has moved is known where it is now.
     std::fs::rename(root.join("prod/a.yaml"), root.join("prod/b.yaml")).unwrap();
     assert_eq!(found(root, &["prod"]), [] as [&str; 0]);

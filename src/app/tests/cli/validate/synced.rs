@@ -141,8 +141,8 @@ fn what_is_not_read_as_it_is_synced_is_said() {
         let said = stderr(&validate(root, args));
         for sentence in [
             "clusters/dev/patched.yaml: the patches of Kustomization patched are not applied: what it syncs is read as it is in Git",
-            "clusters/dev/typo.yaml: Kustomization typo syncs ./infrastructur, which is not in this repository: correct the path",
-            "clusters/dev/application.yaml: Application b syncs class, which is not in this repository: correct the path",
+            "clusters/dev/typo.yaml: Kustomization typo syncs ./infrastructur, which is not here: correct the path, unless it is on another branch",
+            "clusters/dev/application.yaml: Application b syncs class, which is not here: correct the path, unless it is on another branch",
         ] {
             assert!(said.contains(sentence), "{args:?}: {said}");
         }

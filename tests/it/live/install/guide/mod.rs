@@ -8,6 +8,7 @@ use napkeeper_tests::installation::{Installation, OVERLAY};
 use napkeeper_tests::manifests::quickstart_object;
 use napkeeper_tests::wait::eventually;
 use napkeeper_tests::webhook::hooks::pod;
+use napkeeper_webhook::DELETE_ACKNOWLEDGED_ANNOTATION;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -43,6 +44,8 @@ fn objects() -> Result<String> {
     let mut pool = quickstart_object("nodepool-general-purpose")?;
     pool["metadata"]["name"] = json!("general");
     pool["spec"]["weight"] = json!(100);
+    // A page deletes it.
+    pool["metadata"]["annotations"][DELETE_ACKNOWLEDGED_ANNOTATION] = json!("100");
     let mut objects = vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }), pool];
     objects.extend(["web-0", "web-1", "web-2"].map(|name| pod("shop", name)));
     objects.push(pod("default", "web"));
