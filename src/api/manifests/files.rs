@@ -66,9 +66,9 @@ pub struct Loaded {
     pub others: BTreeMap<OtherFile, usize>,
 }
 
-/// Reads files and folders: in folders every `.yaml`, `.yml` and `.json` file, by name, without hidden folders,
-/// `target` and `node_modules`, pipes and devices, and without templates and values of Helm charts, and other templates, which are counted. `-` is
-/// the standard input. A file with several paths is read once.
+/// Reads files and folders: in folders every `.yaml`, `.yml` and `.json` file, by name, without hidden folders, `target`
+/// and `node_modules`, pipes and devices, and without templates and values of Helm charts, and other templates, which are
+/// counted. `-` is the standard input. A file with several paths is read once.
 #[must_use]
 pub fn load(paths: &[PathBuf]) -> Loaded {
     load_without(paths, &|_, _| false)
@@ -203,7 +203,7 @@ fn too_large() -> String {
     format!("is larger than {} MiB: split it, or exclude it", MAX_FILE_BYTES >> 20)
 }
 
-/// The text of a file, without a byte order mark.
+/// The text of a file.
 ///
 /// # Errors
 /// Why it is none, and what to do.
@@ -211,13 +211,10 @@ pub fn text_of(bytes: Vec<u8>) -> Result<String, String> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err("is UTF-16, as PowerShell writes it: save it as UTF-8".to_owned());
     }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(text.strip_prefix('\u{feff}').map(ToOwned::to_owned).unwrap_or(text)),
-        Err(error) => {
-            let at = error.utf8_error().valid_up_to();
-            Err(format!("is not valid UTF-8 (byte {at}): save it as UTF-8"))
-        }
-    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        format!("is not valid UTF-8 (byte {at}): save it as UTF-8")
+    })
 }
 
 /// Why a symbolic link cannot be read.

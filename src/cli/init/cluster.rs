@@ -46,8 +46,8 @@ impl AksFile {
             (name, bytes)
         };
         let text = text_of(bytes).map_err(|message| anyhow!("{name} {message}"))?;
-        let value: Value =
-            serde_json::from_str(&text).with_context(|| format!("{name}: not JSON; expected az aks show -o json"))?;
+        let value: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))
+            .with_context(|| format!("{name}: not JSON; expected az aks show -o json"))?;
         ensure!(value.is_object(), "{name}: not one cluster; expected the output of az aks show -o json");
         Ok(Self { name, value })
     }

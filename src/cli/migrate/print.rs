@@ -190,6 +190,7 @@ fn summary(result: &MigrationResult) -> String {
     let counts = Counts::of(result);
     let files = plural(counts.files, "file");
     let mut text = match counts {
+        Counts { files: 0, .. } => "no files read".to_owned(),
         Counts { changed: 0, .. } => format!("{files} read: nothing to migrate"),
         Counts { changed, written: 0, edits, .. } => {
             let edits = plural(edits, "edit");

@@ -2,7 +2,7 @@
 
 use crate::output::plural;
 use napkeeper_azure::Preflight;
-use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::errors::{CloudError, FailureCause};
 use serde::Serialize;
 
 /// What blocks the controller besides missing permissions, or could not be read.
@@ -50,7 +50,11 @@ pub(super) fn blockers(preflight: &Preflight) -> Vec<Blocker> {
     let mut unread = |about, error: Option<&CloudError>, permission: &str| {
         if let Some(error) = error {
             let message = format!("could not be read: {}", error.message);
-            put(about, message, &format!("grant {permission}, or check it manually"));
+            let remedy = match error.cause {
+                FailureCause::NotFound => "check clusterId and nodeResourceGroup: it does not exist".to_owned(),
+                _ => format!("grant {permission}, or check it manually"),
+            };
+            put(about, message, &remedy);
         }
     };
     unread("permissions", preflight.permissions.as_ref().err(), "Microsoft.Authorization/permissions/read");
