@@ -1,6 +1,6 @@
 //! A provisioner in an empty cluster.
 
-use super::{STEP, apply_by_kubectl, guide, in_time, nothing_is_left, works};
+use super::{STEP, apply_by_kubectl, in_time, nothing_is_left, works};
 use crate::live::policies::exported;
 use crate::live::uninstall::{uninstall, uninstall_as};
 use anyhow::{Context, Result, ensure};
@@ -16,7 +16,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 /// Kinds with a condition `Ready` where napkeeper launches the nodes.
-const KINDS: &str = "orphansweeps,nodepools,aksnodeclasses";
+pub(super) const KINDS: &str = "orphansweeps,nodepools,aksnodeclasses";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provisioner_is_installed_by_kubectl_removed_and_installed_by_flux() -> Result<()> {
@@ -28,9 +28,6 @@ async fn a_provisioner_is_installed_by_kubectl_removed_and_installed_by_flux() -
         works(&lab, KINDS).await?;
         running(&lab.env, "inflate", 10).await?;
         in_time("a provisioner by kubectl", begun)?;
-        let begun = Instant::now();
-        guide::follow(&lab, &repository).await?;
-        eprintln!("the guide was followed in {:.1?}", begun.elapsed());
         remove(&mut lab, &repository).await?;
         by_flux(&lab, &repository).await
     };

@@ -1,6 +1,7 @@
 //! The commands of the user guide that ask a cluster or Azure, in a cluster with a provisioner.
 
-use super::STEP;
+use super::provisioner::KINDS;
+use super::{STEP, apply_by_kubectl, works};
 use anyhow::{Context, Result, ensure};
 use napkeeper_tests::environment::state::claims;
 use napkeeper_tests::guide::{Programs, Reader, pages};
@@ -24,8 +25,18 @@ const ASKS: [&str; 6] = [
     "napkeeper uninstall",
 ];
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it takes a minute"]
+async fn the_commands_of_the_guide_work_in_a_cluster() -> Result<()> {
+    let lab = Installation::start("provisioner", "").await?;
+    let repository = lab.repository().await?;
+    apply_by_kubectl(&lab, &repository).await?;
+    works(&lab, KINDS).await?;
+    follow(&lab, &repository).await.with_context(|| lab.kubelet.tails(12))
+}
+
 /// Follows the guide from its first page to its last.
-pub(super) async fn follow(lab: &Installation, repository: &Path) -> Result<()> {
+async fn follow(lab: &Installation, repository: &Path) -> Result<()> {
     lab.env.plane.apply(&objects()?).await?;
     let ready = ["wait", "--for=condition=Ready", "pods", "--all", "--namespace=shop", "--timeout=120s"];
     lab.env.plane.kubectl(&ready).await?;
@@ -44,9 +55,7 @@ pub(super) async fn follow(lab: &Installation, repository: &Path) -> Result<()> 
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     ensure!(run > 100, "{run} commands were run");
-    let plane = &lab.env.plane;
-    plane.kubectl(&["delete", "namespace/shop", "nodeoverlay/general"]).await?;
-    plane.kubectl(&["delete", "pod/web"]).await.map(drop)
+    Ok(())
 }
 
 /// What pages take for granted: a NodePool `general`, whose nodes run pods of the Deployment `web` and others in `shop`.
