@@ -146,12 +146,11 @@ fn title(value: &Value) -> String {
 fn has_patches(value: &Value) -> bool {
     let spec = &value["spec"];
     let has = |value: &Value| value.as_array().is_some_and(|patches| !patches.is_empty());
-    let sources = || spec["sources"].as_array().into_iter().flatten().chain([&spec["source"]]);
     match (group(value), value["kind"].as_str().unwrap_or_default()) {
         ("kustomize.toolkit.fluxcd.io", "Kustomization") => {
             ["patches", "patchesStrategicMerge", "patchesJson6902"].iter().any(|field| has(&spec[*field]))
         }
-        ("argoproj.io", "Application") => sources().any(|source| has(&source["kustomize"]["patches"])),
+        ("argoproj.io", "Application") => sources(spec).any(|source| has(&source["kustomize"]["patches"])),
         _ => false,
     }
 }
@@ -201,9 +200,13 @@ fn paths(value: &Value, urls: &Urls) -> Vec<NamedPath> {
 pub(super) fn sources_of(application: &Value) -> Vec<NamedPath> {
     let spec = &application["spec"];
     let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
-    let sources = spec["sources"].as_array().into_iter().flatten().chain([&spec["source"]]);
     let named = |source: &Value| Some(NamedPath { path: text(&source["path"])?, url: text(&source["repoURL"]) });
-    sources.filter_map(named).collect()
+    sources(spec).filter_map(named).collect()
+}
+
+/// `sources` and `source` of an Application.
+fn sources(spec: &Value) -> impl Iterator<Item = &Value> {
+    spec["sources"].as_array().into_iter().flatten().chain([&spec["source"]])
 }
 
 fn group(value: &Value) -> &str {

@@ -48,12 +48,27 @@ impl Page {
     /// Its scripts: the blocks without a language, and commands of napkeeper and kubectl between backticks.
     #[must_use]
     pub fn scripts(&self) -> Vec<String> {
-        let (mut scripts, mut block, mut text) = (Vec::new(), None::<(bool, String)>, String::new());
+        let (mut scripts, text) = self.parts();
+        let spans = text.lines().flat_map(|paragraph| paragraph.split('`').skip(1).step_by(2));
+        let is_command = |span: &&str| span.starts_with("napkeeper ") || span.starts_with("kubectl ");
+        scripts.extend(spans.filter(is_command).map(|span| format!("{}\n", span.replace("\\|", "|"))));
+        scripts
+    }
+
+    /// The commands of each block without a language.
+    #[must_use]
+    pub fn blocks(&self) -> Vec<String> {
+        self.parts().0
+    }
+
+    /// The commands of its blocks, and its text, a paragraph on a line.
+    fn parts(&self) -> (Vec<String>, String) {
+        let (mut blocks, mut block, mut text) = (Vec::new(), None::<(bool, String)>, String::new());
         for line in self.text.lines() {
             match (&mut block, line.trim_start().strip_prefix("```")) {
                 (None, Some(language)) => block = Some((language.is_empty(), String::new())),
                 (Some((is_shell, content)), Some(_)) => {
-                    scripts.extend(is_shell.then(|| commands_of_block(content)));
+                    blocks.extend(is_shell.then(|| commands_of_block(content)));
                     block = None;
                 }
                 (Some((_, content)), None) => content.extend([line, "\n"]),
@@ -61,10 +76,7 @@ impl Page {
                 (None, None) => text.extend([line, if line.is_empty() { "\n" } else { " " }]),
             }
         }
-        let spans = text.lines().flat_map(|paragraph| paragraph.split('`').skip(1).step_by(2));
-        let is_command = |span: &&str| span.starts_with("napkeeper ") || span.starts_with("kubectl ");
-        scripts.extend(spans.filter(is_command).map(|span| format!("{}\n", span.replace("\\|", "|"))));
-        scripts
+        (blocks, text)
     }
 }
 

@@ -62,8 +62,8 @@ pub(super) struct Baseline {
 }
 
 impl Baseline {
-    /// Reads a baseline whose entries name files from one of these folders.
-    pub(super) fn read(file: &Path, folders: &[&Path]) -> anyhow::Result<Self> {
+    /// Reads a baseline whose entries name files from the root of a repository, or from this folder.
+    pub(super) fn read(file: &Path, root: Option<&Path>) -> anyhow::Result<Self> {
         let mut loaded = manifests::load(&[PathBuf::from(file)]);
         if let Some(problem) = loaded.unreadable.first() {
             bail!("{problem} (create a baseline with --write-baseline)");
@@ -83,16 +83,16 @@ impl Baseline {
         for (i, entry) in entries.iter().enumerate() {
             by_key.entry(entry.key()).or_default().push(i);
         }
-        let files = entries.iter().map(|entry| existing(&entry.file, folders)).collect();
+        let files = entries.iter().map(|entry| existing(&entry.file, root)).collect();
         Ok(Self { found: vec![0; entries.len()], source, entries, files, by_key })
     }
 
     /// True when a finding is known, as often as the baseline says: in the file of its entry, or, where that no longer exists, in
     /// another, if it may have `moved`.
     pub(super) fn takes(&mut self, reported: &ReportedFinding, moved: bool) -> bool {
-        let of_key = self.by_key.get(&key(reported)).into_iter().flatten();
+        let Some(of_key) = self.by_key.get(&key(reported)) else { return false };
         let name = &reported.finding.file;
-        let file = existing(name, &[]);
+        let file = existing(name, None);
         for i in of_key {
             let (Some(entry), Some(at), Some(found)) =
                 (self.entries.get(*i), self.files.get(*i), self.found.get_mut(*i))
@@ -144,12 +144,11 @@ impl Baseline {
 /// How the names of what kustomizations build begin.
 const KUSTOMIZE: &str = "<kustomize ";
 
-/// Where a file is that an entry or a finding names, or the folder of a kustomization, without symbolic links: from the first of these
-/// folders, or else this one, in which it exists.
-fn existing(name: &str, folders: &[&Path]) -> Option<PathBuf> {
+/// Where a file is that an entry or a finding names, or the folder of a kustomization, without symbolic links: from the root, or else
+/// from this folder, if it exists.
+fn existing(name: &str, root: Option<&Path>) -> Option<PathBuf> {
     let name = name.strip_prefix(KUSTOMIZE).and_then(|rest| rest.strip_suffix('>')).unwrap_or(name);
-    let all = folders.iter().copied().chain([Path::new(".")]);
-    all.into_iter().find_map(|folder| std::fs::canonicalize(folder.join(name)).ok())
+    root.into_iter().chain([Path::new(".")]).find_map(|folder| std::fs::canonicalize(folder.join(name)).ok())
 }
 
 impl KnownFinding {

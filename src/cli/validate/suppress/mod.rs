@@ -116,15 +116,13 @@ fn by_baselines(files: &[BaselineFile], root: Option<&Path>, verdicts: &mut Verd
         return Ok(0);
     }
     let validated = ValidatedFiles::of(&verdicts.input);
-    // They are written at the root of a repository as a rule.
-    let folders: Vec<&Path> = root.into_iter().collect();
     let mut clusters_of: BTreeMap<&PathBuf, Vec<Option<&Arc<str>>>> = BTreeMap::new();
     for BaselineFile { cluster, path } in files {
         clusters_of.entry(path).or_default().push(cluster.as_ref());
     }
     let (mut known, mut stale) = (0, Vec::new());
     for (path, clusters) in clusters_of {
-        let mut baseline = Baseline::read(path, &folders)?;
+        let mut baseline = Baseline::read(path, root)?;
         let before = verdicts.findings.len();
         // What is in the file of an entry is that before what has moved.
         for moved in [false, true] {

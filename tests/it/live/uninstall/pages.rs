@@ -3,27 +3,13 @@
 use super::overlay;
 use anyhow::{Context, Result, ensure};
 use napkeeper_tests::control_plane::{ControlPlane, Mode, napkeeper_binary};
-use napkeeper_tests::manifests::{quickstart_file, repository};
+use napkeeper_tests::guide;
+use napkeeper_tests::manifests::quickstart_file;
 use std::path::Path;
 use std::time::Duration;
 use tokio::process::Command;
 
 const WITHIN: Duration = Duration::from_secs(400);
-
-/// The lines of all blocks of a page that are commands.
-fn commands(page: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut lines = page.lines();
-    while let Some(line) = lines.next() {
-        if line.starts_with("```") {
-            let block = lines.by_ref().take_while(|line| !line.starts_with("```"));
-            // Those with a language, such as YAML, are no commands.
-            let is_shell = line == "```";
-            found.extend(block.filter(|_| is_shell).map(ToOwned::to_owned));
-        }
-    }
-    found
-}
 
 /// A folder with the overlay `napkeeper-system`, and `bin` with the program.
 async fn folder() -> Result<tempfile::TempDir> {
@@ -57,10 +43,11 @@ async fn the_commands_of_both_pages_work() -> Result<()> {
     // As docs/install.md installs it.
     run(&plane, folder.path(), "kubectl apply --server-side --kustomize napkeeper-system").await?;
     for (page, least) in [("docs/upgrade.md", 6), ("docs/uninstall.md", 6)] {
-        let commands = commands(&std::fs::read_to_string(repository(page))?);
+        let blocks = guide::page(page)?.blocks().concat();
+        let commands: Vec<&str> = blocks.lines().collect();
         ensure!(commands.len() >= least, "{page}: {commands:?}");
         for command in commands {
-            run(&plane, folder.path(), &command).await.with_context(|| page.to_owned())?;
+            run(&plane, folder.path(), command).await.with_context(|| page.to_owned())?;
         }
         // What a cluster has between both.
         if page == "docs/upgrade.md" {
